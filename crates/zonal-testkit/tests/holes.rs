@@ -224,10 +224,10 @@ fn who_frees_large_blocks_keeps_none() {
     });
 }
 
-/// Of the pageblock that a CPU takes blocks from nothing stays, as most of it may be free.
+/// Of a pageblock most of which is free nothing stays.
 #[test]
-fn nothing_stays_of_the_current_pageblock() {
-    let order = order(4);
+fn nothing_stays_of_a_pageblock_that_is_mostly_free() {
+    let order = order(5);
     with::<Zonal>(|world| {
         let mut owner = world.allocator.handle(CpuId(0)).expect("no other owner");
         let [first, second] = [(); 2].map(|()| owner.alloc_raw(&movable(order)).expect("memory"));

@@ -1,10 +1,18 @@
 //! Blocks larger than a frame: which pageblock is the CPU's current one for them.
 
+use super::small::LARGEST;
 use super::{CpuStack, StackOutside};
 use crate::platform::Platform;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use crate::zone::free_map::{Current, Frame, FreeMap, MapShape, Pageblock, Start};
+
+/// Whether blocks of an order come from a current pageblock. Larger ones come from where they fit: of a current one they would split what
+/// is largest, and leave it in pieces.
+#[inline(always)]
+pub(super) fn has_current(order: Order) -> bool {
+    (1..=LARGEST).contains(&order.get())
+}
 
 impl CpuStack {
     /// Where this CPU begins to look, and its current pageblock for blocks of the order, if it may
@@ -16,7 +24,7 @@ impl CpuStack {
     ) -> (Start, Option<&mut Current>) {
         let at = migrate.index();
         let has = |own: &Current| own.pageblock().is_some();
-        let may = order > Order::ZERO && (self.current.get(at).is_some_and(has) || self.has_room());
+        let may = has_current(order) && (self.current.get(at).is_some_and(has) || self.has_room());
         (self.start, self.current.get_mut(at).filter(|_| may))
     }
 
@@ -31,6 +39,16 @@ impl CpuStack {
         let at = migrate.index();
         let may = self.opened.get(at)?.pageblock().is_some() || self.has_room();
         self.opened.get_mut(at).filter(|_| may)
+    }
+
+    /// The pageblock that it takes blocks of the order and type from, if there may be one.
+    #[inline(always)]
+    pub(super) fn current_of(
+        &mut self,
+        migrate: MigrateType,
+        order: Order,
+    ) -> Option<&mut Current> {
+        self.current_mut(migrate).filter(|_| has_current(order))
     }
 
     /// The pageblock that it has for blocks of the type, if it has one.

@@ -1,5 +1,6 @@
 //! What a CPU's slot guards of its stacks: where it looks, what passes through, what is not counted yet.
 
+use super::blocks::has_current;
 use super::holes::Holes;
 use super::last::Kept;
 use super::passage::UNCOUNTED;
@@ -206,20 +207,29 @@ impl StackCpu {
             return (Some((index, 0)), stay.next());
         }
         let kind = (order, migrate);
-        // Where code is no map is made before it is needed: most times nothing is remembered, and a block was kept.
+        // Where code is, as it fits best: a run of the current pageblock that is just as large, a hole that was kept, a run as large
+        // elsewhere, and only then a part of a larger run of the current pageblock. No map is made before it is needed.
+        let mut beside = None;
+        let just = |held: &&mut Current| held.may_have_just(order);
+        if StayOf::<P>::BLOCKS > 0 {
+            let held = self.stack.current_of(migrate, order).filter(just);
+            beside = held.and_then(|held| view.map().take_beside(held, migrate, order));
+            if beside.is_none() {
+                if let Some(index) = self.fill_hole(view, kind, |cpu| cpu.start_now(view, stay)) {
+                    view.table.set_state(index, FrameState::allocated(order));
+                    return (Some((index, 0)), stay.next());
+                }
+                beside = self.take_fitting(view, stay, (migrate, order));
+            }
+        }
         let remembered = |held: &&mut Current| StayOf::<P>::COPIES && held.may_have(order);
-        let held = self.stack.current_mut(migrate).filter(remembered);
-        let mut beside = held.and_then(|held| view.map().take_beside(held, migrate, order));
-        if StayOf::<P>::BLOCKS > 0
-            && beside.is_none()
-            && let Some(index) = self.fill_hole(view, kind, |cpu| cpu.start_now(view, stay))
-        {
-            view.table.set_state(index, FrameState::allocated(order));
-            return (Some((index, 0)), stay.next());
+        if beside.is_none() {
+            let held = self.stack.current_of(migrate, order).filter(remembered);
+            beside = held.and_then(|held| view.map().take_beside(held, migrate, order));
         }
         let map = view.map().staying(stay.next());
         if !StayOf::<P>::COPIES {
-            let held = self.stack.current_mut(migrate);
+            let held = self.stack.current_of(migrate, order);
             beside = held.and_then(|held| map.take_beside(held, migrate, order));
         }
         if let Some(frame) = beside {
@@ -248,6 +258,18 @@ impl StackCpu {
         (taken, map.stay())
     }
 
+    /// Takes a block that fits elsewhere, where the current pageblock has larger runs at most (ADR 122).
+    #[inline(always)]
+    fn take_fitting<P: Platform>(
+        &mut self,
+        view: MapView<'_, P>,
+        stay: &StayOf<P>,
+        (migrate, order): (MigrateType, Order),
+    ) -> Option<Frame> {
+        let own = self.stack.current_of(migrate, order)?.pageblock()?;
+        view.map().take_fitting(own, (migrate, order), self.start_now(view, stay))
+    }
+
     /// A block was taken of a pageblock of its type: its index, and how many frames it has.
     #[inline(always)]
     fn taken<P: Platform, T: Trace>(
@@ -273,7 +295,7 @@ impl StackCpu {
         (order, migrate): (Order, MigrateType),
         frame: Frame,
     ) {
-        if StayOf::<P>::BLOCKS > 0 && order < self.whole_order {
+        if StayOf::<P>::BLOCKS > 0 && order < self.whole_order && has_current(order) {
             self.stack.took(out, migrate, frame, view.extent().1);
         }
     }

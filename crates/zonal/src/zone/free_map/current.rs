@@ -44,6 +44,12 @@ impl Current {
         self.runs & (BYTES * (ORDERS >> order.get() << order.get())) != 0
     }
 
+    /// Whether a run of just that order is remembered.
+    #[inline(always)]
+    pub(crate) const fn may_have_just(&self, order: Order) -> bool {
+        self.runs >> order.get() & BYTES != 0
+    }
+
     /// It is this one now.
     pub(super) const fn set(&mut self, pageblock: Pageblock) {
         *self = Self { pageblock: Some(pageblock), runs: 0 };

@@ -73,6 +73,7 @@ mod counts;
 mod current;
 mod exact;
 mod fallback;
+mod fitting;
 mod frees;
 mod harvest;
 mod hints;

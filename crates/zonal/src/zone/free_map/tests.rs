@@ -3,6 +3,7 @@
 mod claims;
 mod current;
 mod finding;
+mod fitting;
 mod refill;
 mod threads;
 

@@ -49,7 +49,7 @@ fn how_many_stay() {
     assert_eq!(StackSize::for_share(1 << 12, 64).small, 0, "no stacks");
 }
 
-/// There is one for orders 1 to 3 of each type that can be asked for.
+/// There is one for orders 1 to 4 of each type that can be asked for.
 #[test]
 fn which_there_are() {
     let stacks = stacks(8);
@@ -58,7 +58,7 @@ fn which_there_are() {
         MigrateType::ALL.into_iter().flat_map(|migrate| ORDERS.map(|order| (migrate, order)))
     {
         let Some(stack) = stacks.stack(order, migrate) else { continue };
-        assert!(migrate.is_requestable() && (1..=3).contains(&order.get()));
+        assert!(migrate.is_requestable() && (1..=4).contains(&order.get()));
         assert!(!all.iter().any(|&other| core::ptr::eq(other, stack)), "one for each");
         all.push(stack);
     }
@@ -142,7 +142,7 @@ fn a_home_for_each_type() {
     assert!(stays(Movable, 1024) && stays(Movable, 1535));
     assert!(!stays(Movable, 1023) && !stays(Movable, 1536));
     assert!(!stays(Unmovable, 1024) && !stays(Cma, 1024));
-    assert!(out.small_for((ORDERS[4], Movable), 1024, PAGEBLOCK).is_none());
+    assert!(out.small_for((ORDERS[5], Movable), 1024, PAGEBLOCK).is_none());
     out.set_start(0, 4096);
     assert!(!stays(Movable, 1024), "another start, no home");
 }
