@@ -220,7 +220,8 @@ impl<S: Setup> FileCore<S> {
                 lost += 1;
                 continue;
             };
-            self.set_dirty(core, index);
+            // Since ever: a sync that begins meanwhile, and knows of no error, is to write it again.
+            self.set_dirty_since(core, index, 0);
             // One that was dirty is on the list already.
             if core.table.redirty(&hold) {
                 core.frames.count(core.table.frame_of(&hold), PageState::Dirty, 1);

@@ -11,6 +11,7 @@ mod door;
 mod errors;
 mod events;
 mod fixed;
+mod flushes;
 mod hanging;
 mod history;
 mod load;
