@@ -157,8 +157,8 @@ pub struct Write<'a> {
 }
 
 /// A file of bytes, or a device. Called on any thread, several at once; never with a lock of the
-/// cache held. What is read and written at once does not overlap, but where a file was cut or zeroed: reads that were on their way
-/// then may be still when the store is given new bytes for there, and may have any of both.
+/// cache held. What is read and written at once does not overlap, but where a file was cut or zeroed: reads that were on
+/// their way then may be still when the store is given new bytes for there, and may have any of both.
 ///
 /// Offsets are multiples of 4096, and so are all lengths but the last of a
 /// [`write`](Self::write), which may end where the file does. Pieces are aligned to 4096.

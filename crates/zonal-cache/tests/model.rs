@@ -1,5 +1,6 @@
 //! Random commands beside a model: a plain vector of bytes, with all that it was since the last sync that
-//! went well. Every policy, every store that has bytes, faults of the store, and the power cut off.
+//! went well. Every policy, every store that threads can have, faults of the store, and the power cut off.
+//! The simulated disk has a model of its own, of several virtual CPUs at once: `zonal-sim`, `src/cache/bytes`.
 
 use crate::bytes::{BLOCKS, FIXED, Kind, Lie, ring, run};
 use proptest::prelude::*;

@@ -2,7 +2,8 @@
 //!
 //! - **Host**: [`Sim`] itself. Its clock is that of the CPU that runs; who waits sleeps, and is woken for the price of
 //!   a wake-up; a lock is a [`SimLock`](crate::lock::SimLock).
-//! - **Frames** have no bytes behind them ([`Frames::HAS_BYTES`](zonal_cache::frames::Frames::HAS_BYTES)).
+//! - **Frames** have no bytes behind them ([`Frames::HAS_BYTES`](zonal_cache::frames::Frames::HAS_BYTES)), nor have files:
+//!   those of the tests in `cache/bytes` have, where what readers get is compared to a model.
 //! - **What it costs**: every access to the cache's words, as to the allocator's. A slot of the cache is on the line of its
 //!   frame's `struct page`, where Linux has what is in it. The policy's links are no words of the
 //!   host: [`Lists`] charges for them what Linux's lists cost, under their lock.
@@ -37,6 +38,8 @@ pub(crate) type SimCache<L> = PageCache<OnSim<L>>;
 /// A file of it.
 pub(crate) type SimFile<L> = File<OnSim<L>>;
 
+#[cfg(test)]
+mod bytes;
 #[cfg(test)]
 #[path = "cache/tests.rs"]
 mod tests;

@@ -14,8 +14,8 @@ const LONG: Duration = Duration::from_secs(20);
 /// What the file is on, and who reads ahead. Each command is over before the next, and what it says does not depend on how
 /// far reading ahead has come: so the model holds with a ring and with threads too, but a run is not the same each time.
 ///
-/// A simulated disk is none of them: on the simulator's virtual CPUs neither frames nor disk have any bytes
-/// (`Frames::HAS_BYTES`), but only counts and times, so that there is nothing to hold against a vector of them.
+/// The simulated disk is none of them: it needs the simulator's virtual CPUs, whose frames and files have no bytes but in
+/// the tests that hold a model against them there, with every policy: `zonal-sim`, `src/cache/bytes`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Memory,

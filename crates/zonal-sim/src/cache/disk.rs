@@ -42,8 +42,8 @@ impl Disk {
     }
 }
 
-/// A file on a disk, of which there is no more than its length. The pieces that it is given are pages without bytes, and so no
-/// model of bytes is held against it: those of `zonal-cache` are on stores that have some.
+/// A file on a disk, of which there is no more than its length. The pieces that it is given are pages without bytes. A model of
+/// bytes is held against a file of this disk that has some, over frames that have some too: `cache/bytes`.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     disk: Arc<Disk>,
