@@ -4,21 +4,27 @@
 //! A script is run once to count the operations of its store, where each page is one, and then again for each of them: from
 //! there on the store refuses all, or some and is back. If all ends but the store, it has what it was given; if the power
 //! goes, what it has not been told to keep may be lost, page by page. Both are held against a [model] with two halves. Where
-//! threads of the cache write behind, other operations come before the cut each time.
+//! threads of the cache write behind, other operations come before the cut each time. A store of which several requests are on
+//! their way at once is cut off in [`late`], and a real file with a ring in [`ringed`].
 //!
 //! Bound: five scripts of 40 steps, 70 operations each, and three ways to end, for each policy and kind of store; all take
 //! 9 s of a CPU.
 
+mod late;
 mod model;
 mod order;
+mod ringed;
 mod store;
+mod switch;
 
 use model::{Model, PAGE, PAGES};
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use store::{Cut, Lie};
+use switch::Cuts;
 use zonal_cache::evict::Evict;
 use zonal_cache::{Cache, CacheFile, MultiGen, S3Fifo, Sieve, TwoLists};
 
@@ -61,6 +67,8 @@ fn step<E: Evict>(file: &CacheFile<E>, model: &mut Model, dice: &mut u64, number
         }
         13 => {
             file.invalidate(0..u64::MAX);
+            // On its way in the next steps, where reads are.
+            file.will_need(range);
         }
         14 => {
             file.write_older(Duration::ZERO);
@@ -77,6 +85,8 @@ fn step<E: Evict>(file: &CacheFile<E>, model: &mut Model, dice: &mut u64, number
 #[derive(Clone, Copy)]
 struct Way {
     lie: Lie,
+    /// Pages that the cache has.
+    pages: usize,
     /// Writes that the store has on their way at once.
     at_once: usize,
     /// How many operations it refuses before it is back; `u64::MAX` for all.
@@ -86,7 +96,7 @@ struct Way {
 }
 
 /// By one thread and one by one, until all is refused.
-const PLAIN: Way = Way { lie: Lie::No, at_once: 1, refuses: u64::MAX, threads: false };
+const PLAIN: Way = Way { lie: Lie::No, pages: 16, at_once: 1, refuses: u64::MAX, threads: false };
 
 /// What is left of a store: all that it was given, or none, or some of what it was not told to keep.
 const KEEPS: Range<u64> = 0..3;
@@ -100,23 +110,28 @@ struct Ran {
     parted: usize,
     /// Writes that threads of the cache asked for.
     aside: usize,
+    /// Writes of several at once that were made, and of which the store did not say so.
+    unsaid: usize,
+    /// Reads that were on their way while the cache went on.
+    reads: usize,
 }
 
-/// Runs the script of a seed with a store that is cut off after some operations.
-fn run<E: Evict>(way: Way, seed: u64, after: u64, keeps: u64) -> Result<Ran, String> {
-    let cache = Cache::<E>::builder().memory(16 * PAGE).window(8).io_threads(way.threads.into());
+/// Runs the script of a seed with a store that is cut off, and holds what is left of it against the model.
+fn play<E: Evict, T: Cuts>(way: Way, seed: u64, keeps: u64, store: &Arc<T>) -> Result<(), String> {
+    let cache =
+        Cache::<E>::builder().memory(way.pages * PAGE).window(8).io_threads(way.threads.into());
     let behind = Duration::from_millis(10);
     let cache = if way.threads { cache.background_percent(10).write_behind(behind) } else { cache };
     // More for a batch, where there are such.
     let cache = cache.dirty_percent(if way.at_once > 1 { 90 } else { 40 });
     let cache = cache.open().expect("a cache");
-    let store = Cut::new(after..after.saturating_add(way.refuses), way.at_once, way.lie);
     let file = cache.open(store.clone()).expect("a file");
     let (mut model, mut dice) = (Model::new(), seed);
     let mut number = 0;
+    let switch = store.switch();
     let whole = loop {
-        if store.is_off() || number == STEPS {
-            break !store.is_off();
+        if switch.is_off() || number == STEPS {
+            break !switch.is_off();
         }
         if !step(&file, &mut model, &mut dice, number) {
             break false;
@@ -132,30 +147,57 @@ fn run<E: Evict>(way: Way, seed: u64, after: u64, keeps: u64) -> Result<Ran, Str
     } else if whole {
         // A file that is closed gives its store all.
         drop(file);
-        if !store.has_refused() {
+        if !switch.has_refused() {
             model.given();
         }
     }
-    let mut coin = seed ^ after ^ 0x55;
-    store.memory.cut_power(|_| match keeps {
+    let mut coin = seed ^ switch.after() ^ 0x55;
+    let left = store.left(&mut |_| match keeps {
         0 => true,
         1 => false,
         _ => next(&mut coin, 2) == 0,
     });
-    model.check(keeps > 0, &store.memory.durable())?;
-    let count = |count: &AtomicUsize| count.load(Relaxed);
-    Ok(Ran { asked: store.asked(), parted: count(&store.parted), aside: count(&store.aside) })
+    model.check(keeps > 0, &left)
 }
 
-fn at_every_operation<E: Evict>(way: Way, seeds: Range<u64>) -> Result<Ran, String> {
+/// Where a store is cut off, and what is left of it then.
+#[derive(Clone, Copy)]
+struct End {
+    after: u64,
+    keeps: u64,
+}
+
+impl Way {
+    /// The operations that a store refuses.
+    fn off(self, end: End) -> Range<u64> {
+        end.after..end.after.saturating_add(self.refuses)
+    }
+}
+
+/// Runs a script with a store in memory.
+fn run<E: Evict>(way: Way, seed: u64, end: End) -> Result<Ran, String> {
+    let store = Cut::new(way.off(end), way.at_once, way.lie);
+    play::<E, _>(way, seed, end.keeps, &store)?;
+    let count = |count: &AtomicUsize| count.load(Relaxed);
+    let (parted, aside) = (count(&store.parted), count(&store.aside));
+    Ok(Ran { asked: store.switch().asked(), parted, aside, ..Ran::default() })
+}
+
+/// Runs scripts whose store is cut off after each number of operations, as `run` runs one.
+fn at_every_operation(
+    seeds: Range<u64>,
+    run: impl Fn(u64, End) -> Result<Ran, String>,
+) -> Result<Ran, String> {
     let mut total = Ran::default();
     for seed in seeds {
-        let all = run::<E>(way, seed, u64::MAX, 0)?.asked;
+        let all = run(seed, End { after: u64::MAX, keeps: 0 })?.asked;
         for (after, keeps) in (0..all).flat_map(|after| KEEPS.map(move |keeps| (after, keeps))) {
             let context = |error| format!("seed {seed}, cut after {after}, keeps {keeps}: {error}");
-            let ran = run::<E>(way, seed, after, keeps).map_err(context)?;
+            let ran = run(seed, End { after, keeps }).map_err(context)?;
             total.parted += ran.parted;
             total.aside += ran.aside;
+            total.unsaid += ran.unsaid;
+            total.reads += ran.reads;
         }
         total.asked += all;
     }
@@ -164,7 +206,8 @@ fn at_every_operation<E: Evict>(way: Way, seeds: Range<u64>) -> Result<Ran, Stri
 
 /// What came of runs in which all was as it was promised.
 fn well<E: Evict>(way: Way, seeds: Range<u64>) -> Ran {
-    at_every_operation::<E>(way, seeds).unwrap_or_else(|error| panic!("{error}"))
+    at_every_operation(seeds, |seed, end| run::<E>(way, seed, end))
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn check<E: Evict>() {
@@ -220,7 +263,7 @@ fn threads_that_write_behind() {
 
 /// What the model says of a store that lies.
 fn found(way: Way) -> String {
-    let error = at_every_operation::<S3Fifo>(way, 1..6).err();
+    let error = at_every_operation(1..6, |seed, end| run::<S3Fifo>(way, seed, end)).err();
     error.unwrap_or_else(|| panic!("{:?} was not found", way.lie))
 }
 

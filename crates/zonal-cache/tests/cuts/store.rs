@@ -1,10 +1,10 @@
 //! A store that is cut off: from some operation on it refuses all, or some of them.
 
 use super::model::PAGE;
-use super::next;
+use super::switch::{Cuts, Switch};
 use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 use zonal_cache::MemoryStore;
@@ -24,6 +24,10 @@ pub(super) enum Lie {
     Back,
     /// It says that the last of several writes was made.
     Together,
+    /// It says that one of several writes was made, and makes it before it writes, or is cut, the next time.
+    Early,
+    /// Of what is to be read later it has zeroes.
+    Read,
 }
 
 /// What is still to be done.
@@ -33,15 +37,12 @@ enum Later {
 }
 
 pub(super) struct Cut {
-    pub(super) memory: MemoryStore,
+    memory: MemoryStore,
     lie: Lie,
     at_once: usize,
-    /// Operations so far; a page that is written is one.
-    done: AtomicU64,
-    /// Those that it refuses.
-    off: Range<u64>,
+    /// A page that is written is one operation.
+    switch: Switch,
     later: Mutex<Vec<Later>>,
-    dice: AtomicU64,
     /// Batches that were made in part.
     pub(super) parted: AtomicUsize,
     /// Writes that another thread asked for than the one that made it.
@@ -55,9 +56,7 @@ impl Cut {
             memory: MemoryStore::default(),
             lie,
             at_once,
-            done: AtomicU64::new(0),
-            dice: AtomicU64::new(off.start),
-            off,
+            switch: Switch::new(off),
             later: Mutex::default(),
             parted: AtomicUsize::new(0),
             aside: AtomicUsize::new(0),
@@ -65,35 +64,18 @@ impl Cut {
         })
     }
 
-    fn may(&self) -> Result<(), StoreError> {
-        let number = self.done.fetch_add(1, Relaxed);
-        if self.off.contains(&number) { Err(StoreError::IO) } else { Ok(()) }
-    }
-
-    /// How many operations it was asked for.
-    pub(super) fn asked(&self) -> u64 {
-        self.done.load(Relaxed)
-    }
-
-    /// Whether it refuses all from now on.
-    pub(super) fn is_off(&self) -> bool {
-        self.off.end == u64::MAX && self.asked() >= self.off.start
-    }
-
-    /// Whether it has refused one.
-    pub(super) fn has_refused(&self) -> bool {
-        self.asked() > self.off.start
-    }
-
-    fn below(&self, below: u64) -> u64 {
-        let mut dice = self.dice.load(Relaxed);
-        let result = next(&mut dice, below);
-        self.dice.store(dice, Relaxed);
-        result
-    }
-
     fn do_later(&self, later: Later) {
         self.later.lock().unwrap_or_else(PoisonError::into_inner).push(later);
+    }
+}
+
+impl Cuts for Cut {
+    fn switch(&self) -> &Switch {
+        &self.switch
+    }
+    fn left(&self, keeps: &mut dyn FnMut(u64) -> bool) -> Vec<u8> {
+        self.memory.cut_power(keeps);
+        self.memory.durable()
     }
 }
 
@@ -102,14 +84,14 @@ impl Store for Cut {
         self.memory.len()
     }
     fn read(&self, offset: u64, pages: &mut [&mut [u8]]) -> Result<u64, StoreError> {
-        self.may()?;
+        self.switch.may()?;
         self.memory.read(offset, pages)
     }
     /// Page by page: it may be cut off between any two.
     fn write(&self, offset: u64, pages: &[&[u8]]) -> Result<(), StoreError> {
         self.aside.fetch_add((thread::current().id() != self.made_by).into(), Relaxed);
         (offset..).step_by(PAGE).zip(pages).try_for_each(|(offset, page)| {
-            self.may()?;
+            self.switch.may()?;
             self.memory.write(offset, &[page])
         })
     }
@@ -123,10 +105,7 @@ impl Store for Cut {
         purpose: Purpose,
         ended: &mut dyn FnMut(usize, Result<(), StoreError>),
     ) {
-        let mut numbers: Vec<usize> = (0..writes.len()).collect();
-        for at in (1..numbers.len()).rev() {
-            numbers.swap(at, self.below(at as u64 + 1) as usize);
-        }
+        let mut numbers = self.switch.shuffled(writes.len());
         if self.lie == Lie::Together && numbers.len() > 1 {
             numbers.pop().into_iter().for_each(|number| ended(number, Ok(())));
         }
@@ -135,14 +114,14 @@ impl Store for Cut {
             let done = purpose.write(self, writes[number].offset, writes[number].pages);
             well += usize::from(done.is_ok());
             ill += usize::from(done.is_err());
-            if done.is_ok() || self.below(2) == 0 {
+            if done.is_ok() || self.switch.below(2) == 0 {
                 ended(number, done);
             }
         }
         self.parted.fetch_add(usize::from(well > 0 && ill > 0), Relaxed);
     }
     fn set_len(&self, len: u64) -> Result<(), StoreError> {
-        self.may()?;
+        self.switch.may()?;
         match self.lie {
             Lie::Cut => self.do_later(Later::Len(len)),
             Lie::Back => {
@@ -165,7 +144,7 @@ impl Store for Cut {
         self.write(offset, &pages)
     }
     fn flush(&self) -> Result<(), StoreError> {
-        self.may()?;
+        self.switch.may()?;
         let later = std::mem::take(&mut *self.later.lock().unwrap_or_else(PoisonError::into_inner));
         for later in later {
             match later {
