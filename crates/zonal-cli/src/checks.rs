@@ -22,16 +22,23 @@ const COLUMNS: usize = 80;
 /// If a line does not succeed, prints nothing, or prints lines that 80 columns have no room for.
 pub fn fits(program: impl AsRef<OsStr>, lines: &[&str]) {
     let program = program.as_ref();
-    let mut wide = Vec::new();
     for line in lines {
         let mut command = Command::new(program);
         let output = run(command.args(line.split_whitespace()).env_remove("COLUMNS"), line);
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(!text.trim().is_empty(), "`{line}` prints nothing");
-        let lines = text.lines().filter(|text| text.chars().count() > COLUMNS);
-        wide.extend(lines.map(|text| format!("`{line}`: {text}")));
+        text_fits(line, &String::from_utf8_lossy(&output.stdout));
     }
-    assert!(wide.is_empty(), "wider than {COLUMNS} columns:\n{}", wide.join("\n"));
+}
+
+/// Looks at how wide `text` is, which a line of arguments printed where `COLUMNS` is not set. For a test that runs
+/// the line anyway, and takes long to.
+///
+/// # Panics
+///
+/// If it is nothing, or has lines that 80 columns have no room for.
+pub fn text_fits(line: &str, text: &str) {
+    assert!(!text.trim().is_empty(), "`{line}` prints nothing");
+    let wide: Vec<_> = text.lines().filter(|text| text.chars().count() > COLUMNS).collect();
+    assert!(wide.is_empty(), "`{line}`: wider than {COLUMNS} columns:\n{}", wide.join("\n"));
 }
 
 /// Runs `program` on a terminal of 80 columns, with and without `NO_COLOR`, and looks for colours.
