@@ -13,7 +13,7 @@ fn args(line: &str) -> AgingArgs {
 #[test]
 fn cells_and_subjects() {
     let args = args("aging --fill 50,85 --cpus 2,8 --seed 1,2,3 --subjects all");
-    assert_eq!(args.specs().len(), 4 * 4 * 3);
+    assert_eq!(args.specs().len(), 5 * 4 * 3);
     let entries = registry::all();
     let chosen = choose(&args.subjects, &entries).expect("there are some");
     assert!(chosen.iter().any(|entry| entry.profile.name == "Linux316"));

@@ -6,7 +6,7 @@
 //! assert_eq!(lives.batch(1 << 18), 1, "single blocks");
 //! assert_eq!(Lives::new(Mix::Batches, 1).batch(16), 1, "a twentieth is less than a frame");
 //! let mut living = Living::default();
-//! living.add(vec![("late", 0)], lives.length() + 1_000_000);
+//! living.add(vec![("late", 0)], lives.length(0) + 1_000_000);
 //! living.add(vec![("early", 0)], 64);
 //! assert_eq!(living.die(), Some(vec![("early", 0)]));
 //! ```
@@ -15,6 +15,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use zonal::MigrateType::{self, Movable, Reclaimable, Unmovable};
+use zonal::Order;
 
 use super::Mix;
 use crate::rng::Rng;
@@ -25,25 +26,40 @@ const SHAPE: f64 = 1.1;
 const SHORTEST: f64 = 64.0;
 /// The smallest batch, in frames.
 const SMALLEST: f64 = 16.0;
-const ORDERS: [u8; 5] = [0, 1, 2, 3, 9];
-const SHARES: [f64; 5] = [0.80, 0.05, 0.05, 0.05, 0.05];
+/// Orders with their shares.
+const FEW: [(u8, f64); 5] = [(0, 0.80), (1, 0.05), (2, 0.05), (3, 0.05), (9, 0.05)];
+/// Each the same share.
+const ALL: [(u8, f64); 10] = [
+    (0, 1.0),
+    (1, 1.0),
+    (2, 1.0),
+    (3, 1.0),
+    (4, 1.0),
+    (5, 1.0),
+    (6, 1.0),
+    (7, 1.0),
+    (8, 1.0),
+    (9, 1.0),
+];
 
 /// Draws for a mix.
 #[derive(Debug)]
 pub struct Lives {
     mix: Mix,
     rng: Rng,
-    weights: [f64; 5],
+    /// How often each order is asked for.
+    weights: Vec<(u8, f64)>,
 }
 
 impl Lives {
     /// The draws of a seed.
     #[must_use]
     pub fn new(mix: Mix, seed: u64) -> Self {
-        let mut weights = SHARES;
+        let shares = if mix == Mix::Orders { &ALL[..] } else { &FEW };
+        let mut weights = shares.to_vec();
         if mix != Mix::Requests {
-            for (weight, order) in weights.iter_mut().zip(ORDERS) {
-                *weight /= f64::from(1 << order);
+            for (order, weight) in &mut weights {
+                *weight /= f64::from(1 << *order);
             }
         }
         Self { mix, rng: Rng::new(seed), weights }
@@ -66,36 +82,39 @@ impl Lives {
     /// The frames of the next entry, of `frames` in all: one at least.
     pub fn batch(&mut self, frames: u64) -> u64 {
         match self.mix {
-            Mix::Frames | Mix::Requests => 1,
+            Mix::Frames | Mix::Requests | Mix::Orders => 1,
             Mix::Batches | Mix::Types => {
                 (self.pareto(SMALLEST).min(frames as f64 / 20.0) as u64).max(1)
             }
         }
     }
 
-    /// How many allocations an entry outlives.
-    pub fn length(&mut self) -> u64 {
-        self.pareto(SHORTEST).min(1e15) as u64
+    /// How many allocations an entry outlives, beside as many that live.
+    pub fn length(&mut self, living: usize) -> u64 {
+        match self.mix {
+            // As long as all that lives is replaced in, in the mean: which of them dies next does not depend on its age.
+            Mix::Orders => (-self.unit().ln() * living as f64) as u64,
+            _ => self.pareto(SHORTEST).min(1e15) as u64,
+        }
     }
 
     /// Order and migrate type of a request.
     pub fn request(&mut self) -> (u8, MigrateType) {
         let order = self.order();
-        let movable =
-            self.mix != Mix::Types || order == ORDERS[4] || (order == 0 && self.rng.below(4) != 0);
+        let movable = self.mix != Mix::Types
+            || order == Order::HUGE.get()
+            || (order == 0 && self.rng.below(4) != 0);
         let other = [Unmovable, Reclaimable][self.rng.below(2)];
         (order, if movable { Movable } else { other })
     }
 
     fn order(&mut self) -> u8 {
-        let mut place = self.unit() * self.weights.iter().sum::<f64>();
-        for (weight, order) in self.weights.into_iter().zip(ORDERS) {
+        let mut place = self.unit() * self.weights.iter().map(|&(_, weight)| weight).sum::<f64>();
+        let found = self.weights.iter().find(|&&(_, weight)| {
             place -= weight;
-            if place <= 0.0 {
-                return order;
-            }
-        }
-        ORDERS[4]
+            place <= 0.0
+        });
+        found.or(self.weights.last()).map_or(0, |&(order, _)| order)
     }
 }
 
@@ -122,6 +141,18 @@ impl<B> Living<B> {
         let Reverse((_, at)) = self.dying.pop()?;
         self.vacant.push(at);
         Some(std::mem::take(&mut self.entries[at]))
+    }
+
+    /// Entries that live.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.dying.len()
+    }
+
+    /// Whether none does.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.dying.is_empty()
     }
 
     /// Blocks that die at `dies`.

@@ -52,11 +52,14 @@ pub enum Mix {
     Frames,
     /// Single blocks, the same shares of requests
     Requests,
+    /// Single blocks of orders 0 to 9, each the same share of the frames; which dies next does not depend on its age
+    Orders,
 }
 
 impl Mix {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Batches, Self::Types, Self::Frames, Self::Requests];
+    pub const ALL: [Self; 5] =
+        [Self::Batches, Self::Types, Self::Frames, Self::Requests, Self::Orders];
 }
 
 impl fmt::Display for Mix {
@@ -66,6 +69,7 @@ impl fmt::Display for Mix {
             Self::Types => "types",
             Self::Frames => "frames",
             Self::Requests => "requests",
+            Self::Orders => "orders",
         })
     }
 }
@@ -260,7 +264,8 @@ impl<S: Subject> World<'_, S> {
             taken += count;
             self.now += 1;
         }
-        self.living.add(blocks, self.now + self.lives.length());
+        let length = self.lives.length(self.living.len());
+        self.living.add(blocks, self.now + length);
         Ok(taken)
     }
 
