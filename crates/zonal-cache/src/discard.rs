@@ -277,6 +277,8 @@ impl<S: Setup> File<S> {
             return Err(error.into());
         }
         file.discard(core, first..last);
+        // They are in no memory from which they could be written again.
+        file.state.with(|state| state.forgotten += last - first);
         Ok(())
     }
 

@@ -353,8 +353,9 @@ impl<S: Setup> File<S> {
     }
 
     /// Pages of the file that were written to its store, and were not in memory any more when it failed to
-    /// flush them: what they had may be lost, whatever a later [`sync`](Self::sync) says. Since the file was opened, by
-    /// all handles; a page may be counted once for each time it was written.
+    /// flush them: what they had may be lost, whatever a later [`sync`](Self::sync) says. So are whole pages that were
+    /// [zeroed](Self::zero_range). Since the file was opened, by all handles; a page may be counted once for each time it was
+    /// written.
     #[must_use]
     pub fn lost_pages(&self) -> u64 {
         self.file.state.with(|state| state.lost)

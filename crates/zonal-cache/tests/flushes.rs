@@ -1,4 +1,4 @@
-//! A flush that fails while another thread begins to sync.
+//! Flushes that fail: while another thread begins to sync, and after pages were zeroed.
 
 use core::ptr::NonNull;
 use std::collections::BTreeSet;
@@ -10,10 +10,13 @@ use zonal::Pfn;
 use zonal::page_state::PageState;
 use zonal::policy::trace::Off;
 use zonal_cache::cache::Options;
+use zonal_cache::faulty_store::Operation;
 use zonal_cache::frames::{Frames, PAGE};
 use zonal_cache::lru::Whole;
 use zonal_cache::store::{Store, StoreError};
-use zonal_cache::{CacheError, PageCache, Setup, Sieve, Threads};
+use zonal_cache::{
+    Cache, CacheError, FaultyStore, MemoryStore, PageCache, S3Fifo, Setup, Sieve, Threads,
+};
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -120,4 +123,27 @@ fn a_sync_that_begins_while_a_flush_fails_writes_all_pages_again() {
     assert_eq!(second, Ok(()), "the error came before it began");
     assert_eq!(*log.lasting.lock().unwrap(), BTreeSet::from([0, 1, 2, 3]));
     assert_eq!((file.dirty_pages(), file.lost_pages()), (0, 0));
+}
+
+/// Zeroes that the store was given are in no memory from which they could be written again.
+#[test]
+fn zeroes_of_a_flush_that_fails_are_counted() {
+    let cache = Cache::<S3Fifo>::builder().memory(16 * PAGE).io_threads(0).open().unwrap();
+    let memory = Arc::new(MemoryStore::from(vec![7; 8 * PAGE]));
+    let store = FaultyStore::new(memory.clone(), {
+        let (memory, well) = (memory.clone(), AtomicBool::new(false));
+        move |operation| {
+            let fails = operation == Operation::Flush && !well.swap(true, SeqCst);
+            fails.then(|| memory.cut_power(|_| false)).map(|()| StoreError::IO)
+        }
+    });
+    let file = cache.open(store).unwrap();
+    file.zero_range(PAGE as u64..4 * PAGE as u64 + 1).unwrap();
+    assert_eq!((file.lost_pages(), file.dirty_pages()), (0, 1), "one in part");
+    assert_eq!(file.sync(), Err(CacheError::Store(StoreError::IO)));
+    assert_eq!((file.lost_pages(), file.dirty_pages()), (3, 1));
+    file.zero_range(5 * PAGE as u64..6 * PAGE as u64).unwrap();
+    assert_eq!((file.sync(), file.lost_pages()), (Ok(()), 3), "told already");
+    let zeroes = memory.durable().chunks(PAGE).filter(|page| page[0] == 0).count();
+    assert_eq!(zeroes, 2, "what was zeroed since, and the one in part");
 }
