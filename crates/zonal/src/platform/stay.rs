@@ -85,7 +85,7 @@ pub trait Stay: sealed::Sealed + Sized {
 /// Small orders times types.
 pub(crate) const KINDS: usize = SMALL_ORDERS * NR_CACHED_TYPES;
 /// The orders from 1 on of which blocks may stay with a CPU.
-pub(crate) const SMALL_ORDERS: usize = 4;
+pub(crate) const SMALL_ORDERS: usize = 3;
 
 /// What something takes that is done in a slot at once, in about a hundred instructions. The longest of each kind is
 /// meant, but for those that turn out to be short.
@@ -135,20 +135,7 @@ impl Stay for Unbounded {
     #[inline(always)]
     fn kinds<T: Send + Sync>(mut make: impl FnMut(usize) -> T) -> [T; KINDS] {
         // One by one: `from_fn` has it on the stack three times where nothing is optimised.
-        [
-            make(0),
-            make(1),
-            make(2),
-            make(3),
-            make(4),
-            make(5),
-            make(6),
-            make(7),
-            make(8),
-            make(9),
-            make(10),
-            make(11),
-        ]
+        [make(0), make(1), make(2), make(3), make(4), make(5), make(6), make(7), make(8)]
     }
 
     #[inline(always)]

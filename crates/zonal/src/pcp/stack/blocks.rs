@@ -1,11 +1,13 @@
 //! Blocks larger than a frame: which pageblock is the CPU's current one for them.
 
-use super::small::LARGEST;
 use super::{CpuStack, StackOutside};
 use crate::platform::Platform;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use crate::zone::free_map::{Current, Frame, FreeMap, MapShape, Pageblock, Start};
+
+/// The largest order of blocks that come from a current pageblock.
+const LARGEST: u8 = 4;
 
 /// Whether blocks of an order come from a current pageblock. Larger ones come from where they fit: of a current one they would split what
 /// is largest, and leave it in pieces.

@@ -1,7 +1,7 @@
 //! Blocks of a few frames that stay with their CPU: one stack for each order and type.
 //!
-//! - Source: the lists of Linux 5.13 for orders up to three (what it calls not costly), and one order more, as stacks
-//!   under the protocol of [`frames`](super::frames).
+//! - Source: the lists of Linux 5.13 for orders up to three (what it calls not costly), as stacks under
+//!   the protocol of [`frames`](super::frames).
 //! - Mechanism: a request for such a block takes the newest, and one that is freed goes on top, if it lies in the
 //!   pageblock that the CPU takes larger blocks of the type from, where the next would come from anyway. All else goes into
 //!   the map, so that other pageblocks become whole again.

@@ -49,7 +49,7 @@ fn how_many_stay() {
     assert_eq!(StackSize::for_share(1 << 12, 64).small, 0, "no stacks");
 }
 
-/// There is one for orders 1 to 4 of each type that can be asked for.
+/// There is one for orders 1 to 3 of each type that can be asked for.
 #[test]
 fn which_there_are() {
     let stacks = stacks(8);
@@ -58,7 +58,7 @@ fn which_there_are() {
         MigrateType::ALL.into_iter().flat_map(|migrate| ORDERS.map(|order| (migrate, order)))
     {
         let Some(stack) = stacks.stack(order, migrate) else { continue };
-        assert!(migrate.is_requestable() && (1..=4).contains(&order.get()));
+        assert!(migrate.is_requestable() && (1..=3).contains(&order.get()));
         assert!(!all.iter().any(|&other| core::ptr::eq(other, stack)), "one for each");
         all.push(stack);
     }
