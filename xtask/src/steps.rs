@@ -1,8 +1,6 @@
 //! The steps: what each runs.
 
-use crate::{
-    capi, deny, fsx, fuzz, golden, kernel, no_std, package, paths, programs, rooms, tools,
-};
+use crate::{capi, deny, fsx, fuzz, golden, kernel, no_std, package, paths, rooms, tools};
 use anyhow::Result;
 use cargo_metadata::MetadataCommand;
 use clap::{Subcommand, ValueEnum};
@@ -151,7 +149,8 @@ fn test(shell: &Shell) -> Result<()> {
     if tools::have(shell, "cargo-nextest") {
         return Ok(cmd!(shell, "cargo nextest run {all...} --no-fail-fast").run()?);
     }
-    programs::run(shell, &all)
+    // What has tests, by its manifest: with `--lib`, `--bins` and `--examples` cargo builds the others as tests too.
+    Ok(cmd!(shell, "cargo test {all...} --tests").run()?)
 }
 
 /// All hosts and presets that the suites know.
