@@ -2,7 +2,7 @@
 //!
 //! Everything is sampled in turn, one sample each a round, so that whatever drifts hits all alike.
 //!
-//! ```no_run
+//! ```
 //! use std::time::Duration;
 //! use zonal_calibrate::survey::{self, Effort};
 //! use zonal_cli::bar::Bar;
