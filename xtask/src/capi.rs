@@ -1,8 +1,8 @@
 //! The C interface: built and installed, and its examples in C run under the sanitizers. `cargo xtask capi`,
 //! `cargo xtask c-examples`.
 
-use crate::kernel::{EMULATOR, WELL, WRONG, require_emulator};
-use crate::no_std::BARE;
+use crate::kernel::{Boot, WELL, WRONG, emulator, require_emulator};
+use crate::no_std::{BARE, is_installed};
 use crate::steps::target_dir;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -11,8 +11,6 @@ use xshell::{Shell, cmd};
 
 /// The package.
 const PACKAGE: &str = "zonal-capi";
-/// Seconds for one boot.
-const BOOT_SECONDS: &str = "60";
 /// Its header and its examples.
 const FOLDER: &str = "crates/zonal-capi";
 
@@ -70,7 +68,7 @@ pub(crate) fn check(shell: &Shell) -> Result<()> {
         cmd!(shell, "{program}").run().with_context(|| format!("the example {source}"))?;
     }
     ensure!(shell.path_exists(prefix.join("lib/pkgconfig/zonal.pc")), "no file for pkg-config");
-    if have_target(shell)? {
+    if is_installed(shell, BARE)? {
         boot(shell, prefix)?;
     } else {
         eprintln!(
@@ -101,16 +99,8 @@ fn boot(shell: &Shell, prefix: &Path) -> Result<()> {
         cmd!(shell, "gcc {flags...} {more} -I {include} -c {source} -o {kernel}").run()?;
         let objects = [&kernel, &start, &library];
         cmd!(shell, "ld -static -T {folder}/boot.ld {objects...} -o {image}").run()?;
-        let machine = "-m 256M -cpu max -nodefaults -display none -serial stdio -no-reboot \
-            -device isa-debug-exit,iobase=0xf4,iosize=0x04";
-        let machine = machine.split_whitespace();
-        let run = cmd!(shell, "timeout --foreground {BOOT_SECONDS} {EMULATOR} {machine...}");
-        let output = run
-            .args(["-kernel"])
-            .arg(&image)
-            .args(["-initrd", &source])
-            .ignore_status()
-            .output()?;
+        let output = emulator(&image, &Boot::of(1, 1, ""))?.args(["-initrd", &source]).output();
+        let output = output.context("`timeout` cannot be run")?;
         let said = String::from_utf8_lossy(&output.stdout);
         eprint!("{said}{}", String::from_utf8_lossy(&output.stderr));
         let code = output.status.code();
@@ -120,11 +110,6 @@ fn boot(shell: &Shell, prefix: &Path) -> Result<()> {
         );
     }
     Ok(())
-}
-
-fn have_target(shell: &Shell) -> Result<bool> {
-    let libraries = cmd!(shell, "rustc --print target-libdir --target {BARE}").quiet().read()?;
-    Ok(shell.path_exists(libraries))
 }
 
 /// Builds a static library and says where it is. One without the standard library must abort on a panic:

@@ -15,7 +15,7 @@ use xshell::{Shell, cmd};
 /// The package in the folder `kernel`.
 const PACKAGE: &str = "zonal-on-pc";
 /// An emulator without acceleration: on a machine whose processor can do more, it still behaves the same.
-pub(crate) const EMULATOR: &str = "qemu-system-x86_64";
+const EMULATOR: &str = "qemu-system-x86_64";
 /// What the emulator exits with when the kernel says that all went well: twice the kernel's code, plus 1.
 pub(crate) const WELL: i32 = 0x10 << 1 | 1;
 /// What it exits with when a count was wrong.
@@ -136,7 +136,7 @@ pub(crate) fn require_emulator(shell: &Shell) -> Result<()> {
 }
 
 impl Boot {
-    fn of(cpus: u32, nodes: u32, workloads: &str) -> Self {
+    pub(crate) fn of(cpus: u32, nodes: u32, workloads: &str) -> Self {
         Self {
             cpus,
             nodes,
@@ -278,7 +278,7 @@ fn build(shell: &Shell, features: &str) -> Result<PathBuf> {
     Ok(target_dir(shell).join(BARE).join("release").join(PACKAGE))
 }
 
-fn emulator(kernel: &Path, boot: &Boot) -> Result<Command> {
+pub(crate) fn emulator(kernel: &Path, boot: &Boot) -> Result<Command> {
     let mut emulator = Command::new("timeout");
     emulator.arg("--foreground").arg(boot.seconds.to_string()).arg(EMULATOR);
     emulator.args(arguments(boot)?).arg("-kernel").arg(kernel);

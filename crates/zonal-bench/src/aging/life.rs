@@ -28,19 +28,6 @@ const SHORTEST: f64 = 64.0;
 const SMALLEST: f64 = 16.0;
 /// Orders with their shares.
 const FEW: [(u8, f64); 5] = [(0, 0.80), (1, 0.05), (2, 0.05), (3, 0.05), (9, 0.05)];
-/// Each the same share.
-const ALL: [(u8, f64); 10] = [
-    (0, 1.0),
-    (1, 1.0),
-    (2, 1.0),
-    (3, 1.0),
-    (4, 1.0),
-    (5, 1.0),
-    (6, 1.0),
-    (7, 1.0),
-    (8, 1.0),
-    (9, 1.0),
-];
 
 /// Draws for a mix.
 #[derive(Debug)]
@@ -55,8 +42,10 @@ impl Lives {
     /// The draws of a seed.
     #[must_use]
     pub fn new(mix: Mix, seed: u64) -> Self {
-        let shares = if mix == Mix::Orders { &ALL[..] } else { &FEW };
-        let mut weights = shares.to_vec();
+        let mut weights = match mix {
+            Mix::Orders => (0..=Order::HUGE.get()).map(|order| (order, 1.0)).collect(),
+            _ => FEW.to_vec(),
+        };
         if mix != Mix::Requests {
             for (order, weight) in &mut weights {
                 *weight /= f64::from(1 << *order);
