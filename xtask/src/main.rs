@@ -3,6 +3,7 @@
 //!
 //! A step that lacks its tool fails and says how to get the tool; it never passes unrun.
 
+mod beside;
 mod c_inline;
 mod capi;
 mod deny;
@@ -15,6 +16,7 @@ mod kernel_size;
 mod no_std;
 mod package;
 mod paths;
+mod programs;
 mod rooms;
 mod sanitize;
 mod steps;
@@ -25,10 +27,9 @@ use anyhow::{Context, Result, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 use sanitize::Sanitizer;
 use std::path::PathBuf;
-use std::process::{self, Child, ExitCode};
+use std::process::{self, ExitCode};
 use std::time::{Duration, Instant};
 use steps::Step;
-use tempfile::NamedTempFile;
 use xshell::Shell;
 
 /// The checks of the zonal workspace.
@@ -179,70 +180,25 @@ fn run_side_by_side(
     steps: &[Step],
     times: &mut Vec<(Step, Duration)>,
 ) -> Result<()> {
-    let (mut waiting, mut running) = (steps.iter(), Vec::<Beside>::new());
-    loop {
-        while running.len() < 2
-            && let Some(&step) = waiting.next()
-        {
-            running.push(Beside::start(shell, step)?);
-        }
-        let mut ended = None;
-        for (at, one) in running.iter_mut().enumerate() {
-            if one.process.try_wait()?.is_some() {
-                ended = Some(at);
-            }
-        }
-        match ended {
-            Some(at) => times.push(running.swap_remove(at).end()?),
-            None if running.is_empty() => return Ok(()),
-            None => std::thread::sleep(Duration::from_millis(100)),
-        }
-    }
+    let program = |&step: &Step| {
+        // By cargo: an earlier step may have built this program anew, and its file is another one since.
+        let mut command = process::Command::new("cargo");
+        command.args(["xtask", &step.to_string()]).envs(SETTINGS);
+        command.current_dir(shell.current_dir());
+        (step, command)
+    };
+    beside::two_at_a_time(steps.iter().map(program), |step, ended| {
+        eprintln!("\n=== {step}");
+        eprint!("{}", ended.said);
+        ensure!(ended.status.success(), failed(step));
+        times.push((step, ended.time));
+        Ok(())
+    })
 }
 
 /// What is said of a step that fails.
 fn failed(step: Step) -> String {
     format!("`{step}` failed; `cargo xtask {step}` runs it alone")
-}
-
-/// A step in a process of its own.
-struct Beside {
-    step: Step,
-    process: Child,
-    /// What it says.
-    said: NamedTempFile,
-    start: Instant,
-}
-
-impl Beside {
-    fn start(shell: &Shell, step: Step) -> Result<Self> {
-        let said = NamedTempFile::new()?;
-        // One offset for both.
-        let out = said.reopen()?;
-        let err = out.try_clone()?;
-        // By cargo: an earlier step may have built this program anew, and its file is another one since.
-        let mut command = process::Command::new("cargo");
-        command.args(["xtask", &step.to_string()]).envs(SETTINGS);
-        command.current_dir(shell.current_dir());
-        let process = command.stdout(out).stderr(err).spawn()?;
-        Ok(Self { step, process, said, start: Instant::now() })
-    }
-
-    fn end(mut self) -> Result<(Step, Duration)> {
-        let status = self.process.wait()?;
-        eprintln!("\n=== {}", self.step);
-        eprint!("{}", std::fs::read_to_string(self.said.path())?);
-        ensure!(status.success(), failed(self.step));
-        Ok((self.step, self.start.elapsed()))
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        // If another failed; one that has ended is not there any more.
-        let _ended = self.process.kill();
-        let _reaped = self.process.wait();
-    }
 }
 
 /// The steps that passed, with their times; two may have run side by side.

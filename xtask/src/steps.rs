@@ -1,6 +1,8 @@
 //! The steps: what each runs.
 
-use crate::{capi, deny, fsx, fuzz, golden, kernel, no_std, package, paths, rooms, tools};
+use crate::{
+    capi, deny, fsx, fuzz, golden, kernel, no_std, package, paths, programs, rooms, tools,
+};
 use anyhow::Result;
 use cargo_metadata::MetadataCommand;
 use clap::{Subcommand, ValueEnum};
@@ -149,8 +151,7 @@ fn test(shell: &Shell) -> Result<()> {
     if tools::have(shell, "cargo-nextest") {
         return Ok(cmd!(shell, "cargo nextest run {all...} --no-fail-fast").run()?);
     }
-    // What has tests, by its manifest: with `--lib`, `--bins` and `--examples` cargo builds the others as tests too.
-    Ok(cmd!(shell, "cargo test {all...} --tests").run()?)
+    programs::run(shell, &all)
 }
 
 /// All hosts and presets that the suites know.
