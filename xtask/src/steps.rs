@@ -80,20 +80,19 @@ impl Step {
         help.map_or_else(String::new, |help| help.to_string())
     }
 
-    /// Whether it leaves a CPU idle for much of its time: it links a program that is optimised as a whole, builds packages one by
-    /// one, runs an emulator, or waits for its longest model. Two such steps run side by side: what they build lies in
-    /// directories of their own.
+    /// Whether it leaves a CPU idle for much of its time: it runs examples package after package, links a program that is
+    /// optimised as a whole, builds packages one by one, runs an emulator, or waits for its longest model; or it is short, and
+    /// between such steps. Two of them run side by side: what they build lies in directories of their own, or is built before.
     pub(crate) const fn is_for_one_cpu(self) -> bool {
-        matches!(
+        !matches!(
             self,
-            Self::Loom
-                | Self::FuzzSmoke
-                | Self::Golden
-                | Self::Package
-                | Self::Boot
-                | Self::Fsx
-                | Self::Shuttle
-                | Self::CExamples
+            Self::Setup
+                | Self::Fmt
+                | Self::Rooms
+                | Self::NoStd
+                | Self::Paths
+                | Self::Clippy
+                | Self::Test
         )
     }
 
