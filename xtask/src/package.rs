@@ -1,6 +1,7 @@
 //! That the crates can be published: `cargo xtask package`, and that what they offer is still
 //! there: `cargo xtask semver`.
 
+use crate::steps::target_dir;
 use crate::tools;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -127,6 +128,25 @@ fn forget_unpacked(shell: &Shell, sources: &Path, packages: &[Package]) -> Resul
     Ok(())
 }
 
+/// Removes what cargo built from its temporary registries before: it takes a package of a registry for what it was, at the
+/// same version, wherever that was unpacked from.
+fn forget_built(shell: &Shell, built: &Path) -> Result<()> {
+    if !shell.path_exists(built) {
+        return Ok(());
+    }
+    for file in shell.read_dir(built)? {
+        let is_list = file.extension().is_some_and(|extension| extension == "d");
+        if !is_list || !shell.read_file(&file)?.contains("/registry/src/-") {
+            continue;
+        }
+        let name = file.file_stem().unwrap_or_default().to_string_lossy();
+        for library in ["rlib", "rmeta"] {
+            shell.remove_path(built.join(format!("lib{name}.{library}")))?;
+        }
+    }
+    Ok(())
+}
+
 /// Packages all crates, looks into the packages, and builds those of libraries from their packages
 /// alone.
 pub(crate) fn run(shell: &Shell) -> Result<()> {
@@ -140,6 +160,7 @@ pub(crate) fn run(shell: &Shell) -> Result<()> {
     }
     ensure!(findings.is_empty(), "packages are not complete:\n{}", findings.join("\n"));
     forget_unpacked(shell, &cargo_home()?.join("registry/src"), &packages)?;
+    forget_built(shell, &target_dir(shell).join("debug/deps"))?;
     let all = selected(&packages);
     cmd!(shell, "cargo package --locked --allow-dirty --no-verify --quiet {all...}").run()?;
     // Not the programs: their dependencies take minutes, and were built for the tests.
@@ -246,5 +267,19 @@ mod tests {
         forget_unpacked(&shell, sources.path(), &[package(FULL)]).unwrap();
         assert_eq!(there.map(|manifest| manifest.exists()), [false, true, true, true]);
         forget_unpacked(&shell, &sources.path().join("none"), &[package(FULL)]).unwrap();
+    }
+    #[test]
+    fn only_what_temporary_registries_have_is_built_anew() {
+        let shell = Shell::new().unwrap();
+        let built = shell.create_temp_dir().unwrap();
+        let from = [("x-1", "/registry/src/-0a/x-0.1.0/src/lib.rs"), ("x-2", "/w/x/src/lib.rs")];
+        for (name, source) in from {
+            shell.write_file(built.path().join(format!("{name}.d")), source).unwrap();
+            shell.write_file(built.path().join(format!("lib{name}.rlib")), "").unwrap();
+        }
+        forget_built(&shell, built.path()).unwrap();
+        let there = ["libx-1.rlib", "libx-2.rlib"].map(|file| built.path().join(file).exists());
+        assert_eq!(there, [false, true]);
+        forget_built(&shell, &built.path().join("none")).unwrap();
     }
 }
