@@ -9,6 +9,7 @@ mod loom_broken_slots;
 #[path = "loom_broken/torn.rs"]
 mod loom_broken_torn;
 mod loom_compactions;
+mod loom_fitting;
 mod loom_free_map;
 mod loom_free_map_world;
 mod loom_led;

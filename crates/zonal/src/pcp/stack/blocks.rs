@@ -67,6 +67,11 @@ impl CpuStack {
         both.iter().flatten().any(|one| one.pageblock() == Some(pageblock))
     }
 
+    /// Blocks of the type are on its stacks.
+    pub(super) const fn keeps_small(&mut self, migrate: MigrateType) {
+        self.small.add(migrate);
+    }
+
     /// A larger block of the type was taken at a frame: what is freed of its pageblock may stay.
     pub(super) fn took<P: Platform, const N: usize>(
         &mut self,

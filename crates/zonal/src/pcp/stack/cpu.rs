@@ -219,7 +219,10 @@ impl StackCpu {
                     view.table.set_state(index, FrameState::allocated(order));
                     return (Some((index, 0)), stay.next());
                 }
-                beside = self.take_fitting(view, stay, (migrate, order));
+                let wanted = (order, migrate, slack);
+                if let Some(fits) = self.take_fitting::<P, T, N>(out, (view, stay), wanted) {
+                    return (Some(fits), stay.next());
+                }
             }
         }
         let remembered = |held: &&mut Current| StayOf::<P>::COPIES && held.may_have(order);
@@ -258,21 +261,9 @@ impl StackCpu {
         (taken, map.stay())
     }
 
-    /// Takes a block that fits elsewhere, where the current pageblock has larger runs at most (ADR 122).
-    #[inline(always)]
-    fn take_fitting<P: Platform>(
-        &mut self,
-        view: MapView<'_, P>,
-        stay: &StayOf<P>,
-        (migrate, order): (MigrateType, Order),
-    ) -> Option<Frame> {
-        let own = self.stack.current_of(migrate, order)?.pageblock()?;
-        view.map().take_fitting(own, (migrate, order), self.start_now(view, stay))
-    }
-
     /// A block was taken of a pageblock of its type: its index, and how many frames it has.
     #[inline(always)]
-    fn taken<P: Platform, T: Trace>(
+    pub(super) fn taken<P: Platform, T: Trace>(
         &mut self,
         view: MapView<'_, P>,
         (order, migrate): (Order, MigrateType),

@@ -32,6 +32,7 @@
 mod blocks;
 mod cpu;
 mod drain;
+mod fitting;
 mod frames;
 mod give_back;
 mod holes;

@@ -7,12 +7,14 @@ use super::hints::{Kind, Start, is_hinted};
 use super::line::MAX_WORDS;
 use super::shape::{Pageblock, WordIndex};
 use crate::platform::stay::{Stay, cost};
-use crate::platform::{AtomicWord, Platform};
+use crate::platform::{AtomicWord, Platform, StayOf};
 use crate::types::migrate_type::MigrateType;
 use core::sync::atomic::Ordering::SeqCst;
 
 /// Lines that a refill visits in their order before it asks what they bring.
 const PATIENCE: u32 = 16;
+/// The same of those that have crumbs alone, which bring fewer each.
+const PATIENCE_WITH_CRUMBS: u32 = 2 * PATIENCE;
 /// Frames that they bring each, at least, or the refill goes where there is more.
 const POOR: u32 = 4;
 
@@ -27,7 +29,11 @@ struct Visits {
 
 impl Visits {
     const fn are_poor(&self) -> bool {
-        self.lines >= PATIENCE && self.frames < self.lines * POOR
+        self.are_poor_after(PATIENCE)
+    }
+
+    const fn are_poor_after(&self, lines: u32) -> bool {
+        self.lines >= lines && self.frames < self.lines * POOR
     }
 
     const fn count(&mut self, frames: u32) {
@@ -49,9 +55,9 @@ pub struct Harvest {
 
 impl<P: Platform> FreeMap<'_, P> {
     /// Takes frames of the type for a CPU's stack: from the first pageblock that has free frames
-    /// all that it has, then from the next, until there are `want`; then from the first whole
-    /// pageblock, which gets the type. `each` is called with words and bits, ascending in each
-    /// pageblock. Fewer than `want` (0 to `want`): no hint led to more. O(lines that are emptied).
+    /// all that it has, then from the next, until there are `want`, where code is those that have
+    /// [crumbs](Self::find_crumbs) before others; then from the first whole pageblock, which gets the
+    /// type. `each` is called with words and bits, ascending in each pageblock. Fewer than `want` (0 to `want`): no hint led to more. O(lines that are emptied).
     ///
     /// With `opened`, what is left of a whole pageblock stays the CPU's, without hints, for its next refills;
     /// so that what it allocates one after the other is not among the frames of others.
@@ -64,6 +70,10 @@ impl<P: Platform> FreeMap<'_, P> {
         each: &mut impl FnMut(WordIndex, u64),
     ) -> Harvest {
         let (mut harvest, mut visits) = (Harvest::default(), Visits::default());
+        if StayOf::<P>::BLOCKS > 0 && is_hinted(migrate) {
+            let own = opened.as_deref().and_then(|own| own.pageblock());
+            self.harvest_crumbs(own, migrate, want, (start, &mut visits), &mut harvest, each);
+        }
         if let Some(own) = opened.as_deref_mut() {
             self.harvest_before(own, migrate, want, (start, &mut visits), &mut harvest, each);
             self.harvest_opened(own, migrate, want, &mut harvest, each);
@@ -105,6 +115,36 @@ impl<P: Platform> FreeMap<'_, P> {
     ) {
         let visits = &mut Visits::default();
         self.harvest_more(migrate, want, (start.anywhere(), visits), harvest, each);
+    }
+
+    /// Takes frames of pageblocks that have crumbs alone, and leaves runs to blocks; not behind the opened pageblock, if there is
+    /// one, nor where memory may become whole.
+    fn harvest_crumbs(
+        &self,
+        own: Option<Pageblock>,
+        migrate: MigrateType,
+        want: u32,
+        (start, visits): (Start, &mut Visits),
+        harvest: &mut Harvest,
+        each: &mut impl FnMut(WordIndex, u64),
+    ) {
+        let Some(mut found) = self.find_crumbs(migrate, start, own) else { return };
+        let end = self.end_of_crumbs(migrate, start, own);
+        let is_before = |found: Pageblock| {
+            let distance = |to| start.distance(to, self.shape());
+            end.is_none_or(|end| distance(found) < distance(end))
+        };
+        while is_before(found) {
+            // Lost to another CPU: the next one may be as near.
+            if self.clear(Kind::Free(migrate), found) {
+                visits.count(self.harvest_into(found, migrate, want, harvest, each));
+            }
+            if harvest.frames == want || visits.are_poor_after(PATIENCE_WITH_CRUMBS) {
+                return;
+            }
+            let Some(next) = self.find_crumbs(migrate, start, end) else { return };
+            found = next;
+        }
     }
 
     /// Takes frames from lines that come before the opened pageblock, if there is one.

@@ -64,16 +64,24 @@ impl<P: Platform> FreeMap<'_, P> {
             Some(_) if look.others && wanted < WORD_ORDER => {}
             Some(_) if look.others => self.settle_if(pageblock, |word| word == u64::MAX),
             Some(_) => self.lower_empty(pageblock, migrate),
-            None => {
-                self.clear(kind, pageblock);
-                let runs = Runs::of(step.min(WORD_ORDER));
-                match look.others {
-                    true => self.settle_if(pageblock, |word| runs.ends(word) != 0),
-                    false => self.lower_empty(pageblock, migrate),
-                }
-            }
+            None => self.lower_taken(pageblock, (migrate, step), look.others),
         }
         Some(frame)
+    }
+
+    /// All runs of order `step` that were seen were taken, of a line that has `others`, or nothing else.
+    pub(super) fn lower_taken(
+        &self,
+        pageblock: Pageblock,
+        (migrate, step): (MigrateType, u32),
+        others: bool,
+    ) {
+        self.clear(Kind::Run(migrate, step), pageblock);
+        let runs = Runs::of(step.min(WORD_ORDER));
+        match others {
+            true => self.settle_if(pageblock, |word| runs.ends(word) != 0),
+            false => self.lower_empty(pageblock, migrate),
+        }
     }
 
     /// All that was free of a line was taken.

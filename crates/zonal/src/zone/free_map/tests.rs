@@ -3,8 +3,8 @@
 mod claims;
 mod current;
 mod finding;
-mod fitting;
 mod refill;
+mod small_runs;
 mod threads;
 
 extern crate std;

@@ -16,7 +16,7 @@ fn refilled_from(map: &FreeMap<'_, SingleThread>, start: Start, want: u32) -> Ve
     frames
 }
 
-/// Where the nearest lines have a frame each, a refill visits 16 of them, then goes to those that have runs, and
+/// Where the nearest lines have a frame each, a refill visits 32 of them, then goes to those that have runs, and
 /// comes back for the others before it opens a whole pageblock.
 #[test]
 fn a_refill_goes_from_crumbs_to_runs_and_back() {
@@ -27,11 +27,59 @@ fn a_refill_goes_from_crumbs_to_runs_and_back() {
     for (first, k) in [(41 * 64, 4), (41 * 64 + 16, 2), (50 * 64, 1), (55 * 64, 6)] {
         map.free_block(Frame(first), order(k)).expect("it was not free");
     }
-    let (near, far) = ((0..16).map(crumb), (16..40).map(crumb));
+    let (near, far) = ((0..32).map(crumb), (32..40).map(crumb));
     // Pairs before larger runs, and the twenty are of orders 4 and 2.
     let runs = (50 * 64..50 * 64 + 2).chain(41 * 64..41 * 64 + 20);
     let wanted: Vec<u32> = near.chain(runs).chain(far).chain(55 * 64..55 * 64 + 8).collect();
     assert_eq!(refilled(&map, 70), wanted);
+}
+
+/// Pageblocks without runs come first, up to the first that may become whole; then all in their order.
+#[test]
+fn a_refill_leaves_runs_to_blocks() {
+    let map = map(9, 40);
+    let free = |pageblock: u32, at, k| {
+        let frame = Frame(pageblock * 512 + at);
+        map.free_block(frame, order(k)).expect("it was not free");
+    };
+    let some = |pageblock: u32| [1, 9, 33, 60].map(|at| pageblock * 512 + at);
+    for pageblock in [2, 4, 6, 20] {
+        some(pageblock).into_iter().for_each(|frame| free(0, frame, 0));
+    }
+    free(3, 64, 2);
+    free(5, 2, 1);
+    free(7, 128, 6);
+    let (pair, four) = (5 * 512 + 2..5 * 512 + 4, 3 * 512 + 64..3 * 512 + 68);
+    let crumbs = || some(2).into_iter().chain(some(4)).chain(pair.clone()).chain(some(6));
+    let large = 7 * 512 + 128..7 * 512 + 192;
+    let wanted: Vec<u32> = crumbs().chain(four).chain(large).chain(some(20)).collect();
+    assert_eq!(refilled(&map, 100), wanted, "20 lies behind the first that may become whole");
+
+    wanted.iter().for_each(|&frame| free(0, frame, 0));
+    let start = Start::new(Pageblock(5), 0);
+    let crumbs = pair.chain(some(6));
+    assert_eq!(refilled_from(&map, start, 6), crumbs.collect::<Vec<u32>>(), "from the start on");
+    let next = refilled_from(&map, start, 6);
+    assert_eq!(next.first(), Some(&(7 * 512 + 128)), "not 2 and 4, which come after it");
+}
+
+/// The pageblock that a CPU has opened ends its search for crumbs, as for all else.
+#[test]
+fn crumbs_behind_the_opened_pageblock_wait() {
+    let map = map(6, 60);
+    let free = |frame| map.free_block(Frame(frame), Order::ZERO).expect("it was not free");
+    map.free_block(Frame(10 * 64), order(6)).expect("it was not free");
+    let mut opened = Current::default();
+    let mut refill = |want| {
+        let mut words = vec![];
+        let each = &mut |word: WordIndex, _| words.push(word.0);
+        map.refill(Movable, want, Start::default(), Some(&mut opened), each);
+        words
+    };
+    assert_eq!(refill(8), [10], "a whole one, in part");
+    [5 * 64, 20 * 64].into_iter().for_each(free);
+    assert_eq!(refill(8), [5, 10]);
+    assert_eq!(refill(60), [10, 20]);
 }
 
 /// Lines that bring four frames each are taken in their order, however many they are.
