@@ -55,9 +55,8 @@ pub struct Harvest {
 
 impl<P: Platform> FreeMap<'_, P> {
     /// Takes frames of the type for a CPU's stack: from the first pageblock that has free frames
-    /// all that it has, then from the next, until there are `want`, where code is those that have
-    /// [crumbs](Self::find_crumbs) before others; then from the first whole pageblock, which gets the
-    /// type. `each` is called with words and bits, ascending in each pageblock. Fewer than `want` (0 to `want`): no hint led to more. O(lines that are emptied).
+    /// all that it has, then from the next, until there are `want`, where code is those without runs
+    /// of four before others; then from the first whole pageblock, which gets the type. `each` is called with words and bits, ascending in each pageblock. Fewer than `want` (0 to `want`): no hint led to more. O(lines that are emptied).
     ///
     /// With `opened`, what is left of a whole pageblock stays the CPU's, without hints, for its next refills;
     /// so that what it allocates one after the other is not among the frames of others.
