@@ -6,6 +6,7 @@
 //! ```text
 //! cargo run --release -p zonal-cache --example shared -- 10          # seconds for each of the two
 //! cargo run --release -p zonal-cache --example shared -- 10 2048     # and frames below the min mark
+//! cargo run --release -p zonal-cache --example shared -- 10 256 two-lists    # or sieve, multi-gen
 //! ```
 
 #[path = "../tests/watched/mod.rs"]
@@ -20,9 +21,11 @@ use watched::{overdraft, watch};
 use zonal::watermark::{MinFree, WatermarkConfig};
 use zonal::{Request, ZoneId};
 use zonal_cache::cache::Options;
+use zonal_cache::evict::Evict;
 use zonal_cache::threads::{OnThreads, Threads};
 use zonal_cache::{
-    ArenaFrames, Cache, CacheFile, MemoryStore, PageCache, Reclaimer, S3Fifo, Shrinker,
+    ArenaFrames, Cache, CacheFile, MemoryStore, MultiGen, PageCache, Reclaimer, S3Fifo, Shrinker,
+    Sieve, TwoLists,
 };
 use zonal_host::Arena;
 
@@ -44,7 +47,7 @@ struct Done {
     taken: AtomicU64,
 }
 
-fn reads(file: &CacheFile<S3Fifo>, done: &Done, start: usize) {
+fn reads<E: Evict>(file: &CacheFile<E>, done: &Done, start: usize) {
     let (mut at, mut page) = (start, [0; PAGE]);
     while !done.over.load(Relaxed) {
         at = (at * 5 + 13) % PAGES;
@@ -67,7 +70,7 @@ fn takes(arena: &Arena, done: &Done) {
     }
 }
 
-fn run(with: bool, time: Duration, min_free: u64) -> Result<(), Box<dyn Error>> {
+fn run<E: Evict>(with: bool, time: Duration, min_free: u64) -> Result<(), Box<dyn Error>> {
     let shrinker = Arc::new(Shrinker::new());
     let marks =
         WatermarkConfig { min_free: MinFree::Frames(min_free), scale_factor: 500, boost_factor: 0 };
@@ -75,8 +78,8 @@ fn run(with: bool, time: Duration, min_free: u64) -> Result<(), Box<dyn Error>> 
     let arena = Arc::new(arena.open()?);
     let options = Options { pages: FRAMES, ..Options::default() };
     let frames = ArenaFrames::new(arena.clone());
-    let cache: Cache<S3Fifo> =
-        PageCache::<OnThreads<S3Fifo>>::with_parts(Threads::with_io_threads(1)?, frames, options)?;
+    let cache: Cache<E> =
+        PageCache::<OnThreads<E>>::with_parts(Threads::with_io_threads(1)?, frames, options)?;
     shrinker.attach(&cache);
     let reclaimer = with.then(|| Reclaimer::start(arena.clone(), shrinker.clone())).transpose()?;
     let bytes = (0..PAGES).flat_map(|page| [(page % 251) as u8; PAGE]);
@@ -120,11 +123,20 @@ fn run(with: bool, time: Duration, min_free: u64) -> Result<(), Box<dyn Error>> 
 fn main() -> Result<(), Box<dyn Error>> {
     let seconds = std::env::args().nth(1).map_or(Ok(10), |it| it.parse())?;
     let min_free = std::env::args().nth(2).map_or(Ok(256), |it| it.parse())?;
-    println!("64 MiB, {seconds} s each, no request failed; velocity in pages looked at a second;");
+    let policy = std::env::args().nth(3).unwrap_or_else(|| "s3-fifo".to_owned());
+    println!(
+        "64 MiB, {policy}, {seconds} s each, no request failed; velocity in pages looked at a second;"
+    );
     println!("the least that was free, with a min mark of {min_free}, and % of looks below that\n");
     println!(
         "reclaim    pages read      frames      direct   ms direct  vel. direct  vel. beside   least free   % below"
     );
-    let run = |with| run(with, Duration::from_secs(seconds), min_free);
-    [false, true].into_iter().try_for_each(run)
+    let run = match policy.as_str() {
+        "s3-fifo" => run::<S3Fifo>,
+        "two-lists" => run::<TwoLists>,
+        "sieve" => run::<Sieve>,
+        "multi-gen" => run::<MultiGen>,
+        other => return Err(format!("{other} is no eviction policy").into()),
+    };
+    [false, true].into_iter().try_for_each(|with| run(with, Duration::from_secs(seconds), min_free))
 }
