@@ -83,6 +83,7 @@ mod cut;
 mod dirty;
 mod errors;
 mod fair;
+mod fits;
 mod hiding;
 mod holes;
 mod isolated_pageblocks;

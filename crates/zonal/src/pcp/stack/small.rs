@@ -4,7 +4,7 @@
 //!   the protocol of [`frames`](super::frames).
 //! - Mechanism: a request for such a block takes the newest, and one that is freed goes on top, if it lies in the
 //!   pageblock that the CPU takes larger blocks of the type from, where the next would come from anyway. All else goes into
-//!   the map, so that other pageblocks become whole again.
+//!   the map, so that other pageblocks become whole again. What [fits](super::fitting) elsewhere comes several at once.
 //! - State: the stacks under S-1, S-2 and S-3. The head of a block that is on one has the state cached, with its order.
 //! - Conflicts: as of the stacks of frames.
 
