@@ -1,5 +1,6 @@
 //! What goes wrong, one thing at a time, and what is promised then.
 
+use crate::flushes::power_fails_in_a_flush;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier, Condvar, Mutex};
@@ -224,14 +225,7 @@ fn a_flush_that_fails_makes_pages_dirty_again() {
 fn what_a_flush_that_fails_does_not_find_is_counted() {
     let cache = cache(16);
     let memory = Arc::new(MemoryStore::from(vec![0; 32 * PAGE]));
-    let store = FaultyStore::new(memory.clone(), {
-        let (memory, well) = (memory.clone(), AtomicBool::new(false));
-        move |operation| {
-            let fails = operation == Operation::Flush && !well.swap(true, SeqCst);
-            fails.then(|| memory.cut_power(|_| false)).map(|()| StoreError::IO)
-        }
-    });
-    let file = cache.open(store).unwrap();
+    let file = cache.open(power_fails_in_a_flush(&memory)).unwrap();
     (0..32).for_each(|index| assert_eq!(file.write_at(&[9; PAGE], index * PAGE as u64), Ok(PAGE)));
     assert_eq!(file.lost_pages(), 0);
     assert_eq!(file.sync(), Err(CacheError::Store(StoreError::IO)));

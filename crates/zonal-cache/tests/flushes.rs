@@ -125,19 +125,21 @@ fn a_sync_that_begins_while_a_flush_fails_writes_all_pages_again() {
     assert_eq!((file.dirty_pages(), file.lost_pages()), (0, 0));
 }
 
+/// A store over `memory` whose first flush fails as the power goes: nothing that was written is there any more.
+pub(crate) fn power_fails_in_a_flush(memory: &Arc<MemoryStore>) -> impl Store + use<> {
+    let (cut, well) = (memory.clone(), AtomicBool::new(false));
+    FaultyStore::new(memory.clone(), move |operation| {
+        let fails = operation == Operation::Flush && !well.swap(true, SeqCst);
+        fails.then(|| cut.cut_power(|_| false)).map(|()| StoreError::IO)
+    })
+}
+
 /// Zeroes that the store was given are in no memory from which they could be written again.
 #[test]
 fn zeroes_of_a_flush_that_fails_are_counted() {
     let cache = Cache::<S3Fifo>::builder().memory(16 * PAGE).io_threads(0).open().unwrap();
     let memory = Arc::new(MemoryStore::from(vec![7; 8 * PAGE]));
-    let store = FaultyStore::new(memory.clone(), {
-        let (memory, well) = (memory.clone(), AtomicBool::new(false));
-        move |operation| {
-            let fails = operation == Operation::Flush && !well.swap(true, SeqCst);
-            fails.then(|| memory.cut_power(|_| false)).map(|()| StoreError::IO)
-        }
-    });
-    let file = cache.open(store).unwrap();
+    let file = cache.open(power_fails_in_a_flush(&memory)).unwrap();
     file.zero_range(PAGE as u64..4 * PAGE as u64 + 1).unwrap();
     assert_eq!((file.lost_pages(), file.dirty_pages()), (0, 1), "one in part");
     assert_eq!(file.sync(), Err(CacheError::Store(StoreError::IO)));
