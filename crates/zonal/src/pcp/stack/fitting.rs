@@ -10,9 +10,10 @@
 use super::StackOutside;
 use super::cpu::StackCpu;
 use super::frames::FrameStack;
+use super::home::tell;
 use crate::frame::FrameState;
 use crate::platform::{Platform, StayOf};
-use crate::trace::{Event, Point, Trace};
+use crate::trace::Trace;
 use crate::types::migrate_type::MigrateType;
 use crate::types::units::Order;
 use crate::zone::free_map::{Fitting, MapView};
@@ -63,29 +64,9 @@ impl StackCpu {
             debug_assert!(pushed, "more came than there is room for");
         }
         self.count(view, -(came as i64));
-        if T::is_on(Point::AllocZoneLocked) {
-            tell_each::<P, T, M>(view, (order, migrate), stack);
-        }
+        tell::<P, T, M>(view, (order, migrate), stack);
         let index = stack.pop()?;
         view.table.set_state(index, FrameState::allocated(order));
         Some((index, came))
-    }
-}
-
-/// Tells of blocks that came: if the sink panics they are on the stack.
-#[cold]
-#[inline(never)]
-fn tell_each<P: Platform, T: Trace, const M: usize>(
-    view: MapView<'_, P>,
-    (order, migrate): (Order, MigrateType),
-    stack: &FrameStack<P, M>,
-) {
-    for index in stack.frames() {
-        T::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
-            pfn: view.table.pfn(index),
-            order,
-            migrate,
-            percpu_refill: true,
-        });
     }
 }

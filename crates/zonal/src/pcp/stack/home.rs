@@ -18,16 +18,16 @@ pub(super) fn came<P: Platform>(view: MapView<'_, P>, word: WordIndex, bits: u64
     view.table.set_states(view.index(word.first_frame()), bits, CACHED);
 }
 
-/// Tells of the frames that a refill brought, once they are on the stack: if the sink panics they are
-/// there.
+/// Tells of the frames that a refill brought, or of blocks that came at once, once they are on the stack: if the sink panics
+/// they are there.
 #[inline(always)]
 pub(super) fn tell<P: Platform, T: Trace, const N: usize>(
     view: MapView<'_, P>,
-    migrate: MigrateType,
+    kind: (Order, MigrateType),
     stack: &FrameStack<P, N>,
 ) {
     if T::is_on(Point::AllocZoneLocked) {
-        tell_each::<P, T, N>(view, migrate, stack);
+        tell_each::<P, T, N>(view, kind, stack);
     }
 }
 
@@ -35,13 +35,13 @@ pub(super) fn tell<P: Platform, T: Trace, const N: usize>(
 #[inline(never)]
 fn tell_each<P: Platform, T: Trace, const N: usize>(
     view: MapView<'_, P>,
-    migrate: MigrateType,
+    (order, migrate): (Order, MigrateType),
     stack: &FrameStack<P, N>,
 ) {
     for index in stack.frames() {
         T::emit(Point::AllocZoneLocked, || Event::AllocZoneLocked {
             pfn: view.table.pfn(index),
-            order: Order::ZERO,
+            order,
             migrate,
             percpu_refill: true,
         });

@@ -386,7 +386,7 @@ impl<const WORTH: u32, const MOST: usize, R: Release> PcpPolicy<Mapped> for Stac
         if came.frames > 0
             && let Some(stack) = out.stack(migrate)
         {
-            tell::<P, T, MOST>(view, migrate, stack);
+            tell::<P, T, MOST>(view, (Order::ZERO, migrate), stack);
         }
         came.frames > 0
     }

@@ -16,7 +16,7 @@ use crate::types::units::Order;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// By how much the run that a block is taken from may be larger: the other half of a pair is left for the next.
+/// By how much the run that a block is taken from may be larger: its other half is for the next.
 const LARGER: u32 = 1;
 /// A pageblock has crumbs if it has no runs of this order, or larger ones.
 const NO_CRUMBS: u32 = 2;
@@ -59,17 +59,10 @@ pub struct Fitting {
 }
 
 impl Fitting {
-    /// The first `len` of two.
-    const fn of(two: [Frame; 2], len: usize) -> Self {
-        let mut first = [0; AT_ONCE];
-        [first[0], first[1]] = [two[0].0, two[1].0];
-        Self { first, len }
-    }
-
-    /// Adds those that begin at the set bits of `runs`, for which there must be room, in a word whose first frame this is.
-    fn add(&mut self, word: Frame, mut runs: u64) {
+    /// Adds those that begin at the set bits of `runs`, for which there must be room, counted from a frame on.
+    fn add(&mut self, from: Frame, mut runs: u64) {
         for place in self.first.iter_mut().skip(self.len).take(runs.count_ones() as usize) {
-            *place = word.0 + runs.trailing_zeros();
+            *place = from.0 + runs.trailing_zeros();
             runs &= runs - 1;
             self.len += 1;
         }
@@ -84,7 +77,7 @@ impl Fitting {
 
 impl<P: Platform> FreeMap<'_, P> {
     /// Takes blocks of `order`, of 1 at least and below a word, from a pageblock before the current one, `own`, whose largest runs
-    /// are just as large: up to `most` of them. Or else, if it may be `larger`, one from a run of the next order. None of them: no
+    /// are just as large: up to `most` of them. Or else, if it may be `larger`, half of a run of the next order, or both if `most` is more than one. None of them: no
     /// such pageblock is known. O(sections between the two), as hints of larger runs are not summed up.
     #[must_use]
     #[inline(never)]
@@ -110,7 +103,7 @@ impl<P: Platform> FreeMap<'_, P> {
                     }
                 }
                 if step > least {
-                    let halves = self.take_halves(pageblock, (migrate, order, step), most);
+                    let halves = self.take_halves(pageblock, (migrate, order), most);
                     if halves.len > 0 {
                         return halves;
                     }
@@ -126,17 +119,19 @@ impl<P: Platform> FreeMap<'_, P> {
     fn take_halves(
         &self,
         pageblock: Pageblock,
-        (migrate, order, step): (MigrateType, Order, u32),
+        (migrate, order): (MigrateType, Order),
         most: u32,
     ) -> Fitting {
-        let next = order.up().filter(|_| most > 1);
-        let Some(next) = next else {
-            let taken = self.take_led(None, pageblock, (migrate, order, step));
-            return taken.map_or_else(Fitting::default, |frame| Fitting::of([frame, frame], 1));
+        let mut halves = Fitting::default();
+        let Some(next) = order.up() else { return halves };
+        let taken = match most > 1 {
+            true => self.take_runs(pageblock, (migrate, next), 1).frames().next(),
+            false => self.take_led(None, pageblock, (migrate, order, next.get().into())),
         };
-        let run = self.take_runs(pageblock, (migrate, next), 1);
-        let both = |frame: Frame| Fitting::of([frame, Frame(frame.0 + order.size())], 2);
-        run.frames().next().map_or_else(Fitting::default, both)
+        if let Some(first) = taken {
+            halves.add(first, if most > 1 { 1 | 1 << order.size() } else { 1 });
+        }
+        halves
     }
 
     /// Takes maximal runs of an order below a word from a line, up to `most`, the lowest. The hint is as it must be
