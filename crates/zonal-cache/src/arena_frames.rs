@@ -1,7 +1,7 @@
 //! Frames of an arena.
 
-use crate::fetch;
 use crate::frames::Frames;
+use crate::{fetch, page_copy};
 use core::ops::Range;
 use core::ptr::NonNull;
 use std::sync::Arc;
@@ -78,8 +78,8 @@ where
     }
 
     #[inline(always)]
-    fn read(&self, from: &[u8], into: &mut [u8]) {
-        fetch::copy(from, into);
+    fn read(&self, from: &[u8], into: &mut [u8], near: bool) {
+        page_copy::copy(from, into, near);
     }
 
     fn alloc_some(&self, frames: &mut [Pfn]) -> usize {

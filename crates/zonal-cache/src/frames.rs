@@ -60,9 +60,11 @@ pub unsafe trait Frames: Send + Sync + 'static {
         let _ = (low, bytes);
     }
 
-    /// Copies bytes of a page to where a reader wants them, which is as long. The default copies them as any other.
+    /// Copies bytes of a page to where a reader wants them, which is as long. `near`: they were copied a short while ago, and
+    /// are in a cache of the CPU. The default copies them as any other.
     #[inline(always)]
-    fn read(&self, from: &[u8], into: &mut [u8]) {
+    fn read(&self, from: &[u8], into: &mut [u8], near: bool) {
+        let _ = near;
         into.copy_from_slice(from);
     }
 

@@ -66,6 +66,8 @@ pub mod lru;
 mod memory_store;
 pub mod owned;
 mod page;
+#[cfg(feature = "std")]
+mod page_copy;
 mod pinned;
 mod place;
 mod reach;

@@ -65,10 +65,8 @@ impl<S: Setup> File<S> {
 
     #[inline(always)]
     fn copy(&self, page: &[u8], into: &mut [u8], recent: bool) {
-        match recent {
-            true => into.copy_from_slice(page),
-            false if S::Frames::HAS_BYTES => self.core.frames.read(page, into),
-            false => {}
+        if S::Frames::HAS_BYTES {
+            self.core.frames.read(page, into, recent);
         }
     }
 
@@ -201,7 +199,7 @@ impl<S: Setup> File<S> {
     #[inline(always)]
     fn at_hand(&self, index: u64, part: Range<usize>) -> Option<Page<'_, S>> {
         let core = &*self.core;
-        let expect = |low| core.frames.expect(low, part);
+        let expect = |low| core.frames.expect(low, part.clone());
         let (seen, marked) = match core.table.see(&core.host, self.file.key(index), expect) {
             Ok(found) => found,
             Err(free) => {

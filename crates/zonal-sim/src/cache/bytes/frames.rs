@@ -75,7 +75,7 @@ unsafe impl Frames for ByteFrames {
         self.frames.alloc_to_write(less_throttled)
     }
 
-    fn read(&self, from: &[u8], into: &mut [u8]) {
+    fn read(&self, from: &[u8], into: &mut [u8], _: bool) {
         into.copy_from_slice(from);
         if self.lie == Lie::Frames && from.len() == PAGE {
             let last = core::mem::replace(&mut *self.last.lock().expect("whole"), from.to_vec());
