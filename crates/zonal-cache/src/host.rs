@@ -49,6 +49,11 @@ pub unsafe trait Host: Platform + Send + Sync + 'static {
     /// may be on the same frames, and have pages [go](crate::PageCache::reclaim) from inside.
     type Mutex<T: Send>: Lock<T> + Send + Sync;
 
+    /// Whether the index guesses where a page is whose neighbours have slots and frames in a row, before it looks it up. The
+    /// words that it guesses by are no atomics of the host, so one that counts accesses to memory leaves it off. The default
+    /// does not guess.
+    const GUESSES: bool = false;
+
     /// Waits while `pending` says so. The host asks at least once, and again after each
     /// [`wake`](Self::wake) of the same `place`; what makes `pending` say no has happened before
     /// that wake. `pending` does not wait and calls nothing of the host.

@@ -193,6 +193,7 @@ impl Platform for Threads {
 // SAFETY: the atomics are those of the standard library, and `ParkLock` lets one thread in.
 unsafe impl Host for Threads {
     type Mutex<T: Send> = ParkLock<T>;
+    const GUESSES: bool = true;
 
     fn wait(&self, place: usize, pending: &dyn Fn() -> bool) {
         let place = self.place(place);

@@ -25,6 +25,8 @@ fn planted() {
     match &*bug {
         "lookup, unordered" => explore(&bug, bound, lookup_and_eviction::<Unordered>),
         "lookup, torn" => explore(&bug, bound, lookup_and_eviction::<Torn>),
+        "guess, unordered" => explore(&bug, bound, guess_and_eviction::<Unordered>),
+        "guess, torn" => explore(&bug, bound, guess_and_eviction::<Torn>),
         "pin, unordered" => explore(&bug, bound, pin_and_truncate::<Unordered, false>),
         "pin, torn" => explore(&bug, bound, pin_and_truncate::<Torn, false>),
         "pin, freed at once" => explore(&bug, bound, pin_and_truncate::<Word, true>),
@@ -52,6 +54,21 @@ fn lookup_against_eviction() {
 #[test]
 fn canaries_of_lookup_against_eviction() {
     finds(&["lookup, unordered", "lookup, torn"]);
+}
+
+/// The same where the slot is guessed, and not looked up.
+fn guess_and_eviction<W: AtomicWord + 'static>() {
+    look_while_evicted(&World::<W>::guessed());
+}
+
+#[test]
+fn guess_against_eviction() {
+    explore("guess against eviction", Some(3), guess_and_eviction::<Word>);
+}
+
+#[test]
+fn canaries_of_guess_against_eviction() {
+    finds(&["guess, unordered", "guess, torn"]);
 }
 
 /// One pins a page while another takes it out of the index. With `AT_ONCE` the other frees it without

@@ -82,6 +82,7 @@ impl Platform for Counting {
 // SAFETY: the atomics are those of `Threads`, and `Counted` lets one thread in as the `ParkLock` inside of it does.
 unsafe impl Host for Counting {
     type Mutex<T: Send> = Counted<T>;
+    const GUESSES: bool = true;
 
     fn wait(&self, place: usize, pending: &dyn Fn() -> bool) {
         count("wait");

@@ -7,7 +7,8 @@
 //!
 //! The index is a hash table whose chains run through the slots. Chains are changed under one of
 //! [`SHARDS`] locks and read without. A reader may be led astray by a slot that moved to another
-//! chain, and then misses what is there: before it believes that, it looks again with the lock.
+//! chain, and then misses what is there: before it believes that, it looks again with the lock. Where neighbours have
+//! slots in a row it guesses the slot, before any chain: see `stretches.rs`.
 //!
 //! # What a thread may do is what it has
 //!
@@ -42,11 +43,13 @@
 //! ```
 
 mod bytes;
+mod chains;
 mod lanes;
 mod pass;
 mod seen;
 mod slot;
 mod spread;
+mod stretches;
 mod word;
 
 pub use pass::{Settled, Taken, TakenOut};
@@ -64,6 +67,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lanes::Lanes;
 use slot::{NONE, Slot};
+use stretches::Stretches;
 use word::{HOLD, READER, Word};
 use zonal::Pfn;
 use zonal::platform::{AtomicByte, AtomicHalf, AtomicWord, Lock};
@@ -88,6 +92,8 @@ pub struct Table<P: Host> {
     /// has the bytes fetched while chain and slot are. No words of the host: what they say decides nothing.
     lows: Box<[AtomicU32]>,
     hints: Box<[AtomicU32]>,
+    /// Which neighbours have slots and frames in a row.
+    stretches: Stretches,
 }
 
 impl<P: Host> Table<P> {
@@ -109,6 +115,7 @@ impl<P: Host> Table<P> {
             lanes: Lanes::new(lanes, slots),
             lows: (0..slots).map(|_| AtomicU32::new(0)).collect(),
             hints: (0..heads).map(|_| AtomicU32::new(0)).collect(),
+            stretches: Stretches::new(Self::stretches(slots)),
         };
         // The lowest number is taken first.
         let free = (0..slots as u32).rev().map(|slot| Claimed(SlotId(slot))).collect();
@@ -145,91 +152,6 @@ impl<P: Host> Table<P> {
         SlotId((bytes / size_of::<Slot<P>>()) as u32)
     }
 
-    /// The chain of a key.
-    #[inline(always)]
-    fn chain(&self, key: Key) -> usize {
-        key.chain(self.shift)
-    }
-
-    fn shard(&self, chain: usize) -> &P::Mutex<()> {
-        &self.shards[chain & (self.shards.len() - 1)]
-    }
-
-    /// The slot with `key`, as it looks just now: neither found nor missed for certain. `expect`: see
-    /// [`see`](Self::see).
-    #[inline(always)]
-    fn look(&self, key: Key, expect: impl FnOnce(u32)) -> Option<&Slot<P>> {
-        let chain = self.chain(key);
-        // Acquire, here and at the next: with the release of `link`, so that a slot found has the key
-        // that it was linked with, or a later one.
-        let at = self.heads[chain].load(Acquire);
-        // Relaxed: a hint.
-        let low = self.hints[chain].load(Relaxed);
-        let mut slot = self.slots.get(at as usize)?;
-        // Relaxed: as in `is`. Before the bytes are asked for, which take all the places that lines on their way have.
-        let mut index = slot.index.load(Relaxed);
-        expect(low);
-        for _ in 1..HOPS {
-            if index == key.index && slot.file.load(Relaxed) == key.file {
-                return Some(slot);
-            }
-            slot = self.slots.get(slot.next.load(Acquire) as usize)?;
-            index = slot.index.load(Relaxed);
-        }
-        slot.is(key).then_some(slot)
-    }
-
-    /// The slot with `key`; the chain's lock is held, so this is certain.
-    fn find(&self, key: Key) -> Option<SlotId> {
-        let mut at = self.heads[self.chain(key)].load(Relaxed);
-        while let Some(slot) = self.slots.get(at as usize) {
-            if slot.is(key) {
-                return Some(SlotId(at));
-            }
-            at = slot.next.load(Relaxed);
-        }
-        None
-    }
-
-    /// Puts a slot into its chain. Under the chain's lock.
-    fn link(&self, id: SlotId, chain: usize) {
-        self.slot(id).next.store(self.heads[chain].load(Relaxed), Release);
-        self.set_head(chain, id.0);
-    }
-
-    /// Makes a slot the first of a chain, or none. Under the chain's lock.
-    fn set_head(&self, chain: usize, slot: u32) {
-        let low = self.lows.get(slot as usize).map_or(0, |low| low.load(Relaxed));
-        // Relaxed: a hint.
-        self.hints[chain].store(low, Relaxed);
-        // Release: with the acquire of `look`.
-        self.heads[chain].store(slot, Release);
-    }
-
-    /// Takes a slot out of its chain, or puts `other` into its place. Under the chain's lock.
-    /// The slot's own `next` stays: a reader may stand on it.
-    fn unlink(&self, id: SlotId, chain: usize, other: Option<SlotId>) {
-        let next = self.slot(id).next.load(Relaxed);
-        let next = match other {
-            Some(other) => {
-                self.slot(other).next.store(next, Release);
-                other.0
-            }
-            None => next,
-        };
-        if self.heads[chain].load(Relaxed) == id.0 {
-            return self.set_head(chain, next);
-        }
-        let mut at = self.heads[chain].load(Relaxed);
-        while let Some(slot) = self.slots.get(at as usize) {
-            at = slot.next.load(Relaxed);
-            if at == id.0 {
-                return slot.next.store(next, Release);
-            }
-        }
-        debug_assert!(false, "a slot is in its chain");
-    }
-
     /// Looks at a page whose bytes are there, without a lock; one locked instruction.
     ///
     /// # Errors
@@ -251,7 +173,7 @@ impl<P: Host> Table<P> {
         &self,
         host: &P,
         key: Key,
-        expect: impl FnOnce(u32),
+        expect: impl Fn(u32),
     ) -> Result<(Seen<'_, P>, bool), Option<Claimed>> {
         let slot = self.look(key, expect).ok_or(None)?;
         let (seen, word) = self.count_in(host, slot)?;

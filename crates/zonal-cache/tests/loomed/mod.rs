@@ -157,6 +157,7 @@ impl<W: AtomicWord + 'static, const WAKES: bool> Platform for Loom<W, WAKES> {
 // SAFETY: loom's atomics and locks; those of canaries err in their orderings, and no frame is behind them.
 unsafe impl<W: AtomicWord + 'static, const WAKES: bool> Host for Loom<W, WAKES> {
     type Mutex<T: Send> = LoomMutex<T>;
+    const GUESSES: bool = true;
 
     fn wait(&self, _: usize, pending: &dyn Fn() -> bool) {
         let mut lock = self.lock.lock().unwrap();
@@ -196,6 +197,15 @@ impl<W: AtomicWord + 'static, const WAKES: bool> World<W, WAKES> {
         let writer = world.table.insert(world.take(), A).unwrap();
         world.write(&writer, A.index);
         let _ = world.table.finish(&world.host, writer, dirty);
+        world
+    }
+
+    /// The same, clean, with the page before `A` in the slot before it: the slot of `A` is guessed.
+    pub(crate) fn guessed() -> Arc<Self> {
+        let world = Self::empty();
+        for key in [Key { index: A.index - 1, ..A }, A] {
+            world.fill(world.take(), key);
+        }
         world
     }
 

@@ -191,6 +191,7 @@ impl<const WAKES: bool> Platform for ShuttleHost<WAKES> {
 // SAFETY: shuttle's atomics and its mutex.
 unsafe impl<const WAKES: bool> Host for ShuttleHost<WAKES> {
     type Mutex<T: Send> = ShuttleLock<T>;
+    const GUESSES: bool = true;
 
     fn lanes(&self) -> u32 {
         2
