@@ -36,7 +36,15 @@ impl<P: Host> Table<P> {
         self.look_in_chain(key, expect)
     }
 
-    /// The same by the chain alone.
+    /// The slot that a look-up of this page tries before any chain, if there is one. It may have another page, or none. Always
+    /// `None` where the host [does not guess](Host::GUESSES).
+    #[must_use]
+    pub fn guess(&self, key: Key) -> Option<SlotId> {
+        let (slot, _) = if P::GUESSES { self.stretches.guess(key)? } else { return None };
+        Some(SlotId(slot))
+    }
+
+    /// The same as `look` by the chain alone.
     #[inline(always)]
     fn look_in_chain(&self, key: Key, expect: impl Fn(u32)) -> Option<&Slot<P>> {
         let chain = self.chain(key);
@@ -87,7 +95,7 @@ impl<P: Host> Table<P> {
             let beside = id.0 > 0
                 && low(id.0 - 1) == low(id.0).wrapping_sub(1)
                 && key.index > 0
-                && self.slots[id.0 as usize - 1].is(Key { index: key.index - 1, ..key });
+                && self.slot(SlotId(id.0 - 1)).is(Key { index: key.index - 1, ..key });
             self.stretches.came(key, id.0, low(id.0), beside);
         }
     }

@@ -206,6 +206,9 @@ impl<W: AtomicWord + 'static, const WAKES: bool> World<W, WAKES> {
         for key in [Key { index: A.index - 1, ..A }, A] {
             world.fill(world.take(), key);
         }
+        let hold = world.table.hold(A).expect("it is there");
+        assert_eq!(world.table.guess(A), Some(hold.id()));
+        assert!(world.table.leave_hold(hold).is_none());
         world
     }
 
@@ -220,7 +223,9 @@ impl<W: AtomicWord + 'static, const WAKES: bool> World<W, WAKES> {
 
     pub(crate) fn empty() -> Arc<Self> {
         let (table, mut free) = Table::new(2, 2);
-        free.iter_mut().zip(0..).for_each(|(slot, frame)| table.set_frame(slot, Pfn::new(frame)));
+        // Slots and frames in a row; the lowest slot is taken first.
+        let slots = free.iter_mut().rev().zip(0..);
+        slots.for_each(|(slot, frame)| table.set_frame(slot, Pfn::new(frame)));
         let bytes = (0..2).map(|_| UnsafeCell::new(0)).collect();
         Arc::new(Self { host: Loom::new(), table, bytes, free: Mutex::new(free) })
     }
