@@ -7,7 +7,9 @@
 //! | another with registers of 64 bytes that it is not slower for | by these, to whole lines | by these, from whole lines |
 //! | any other | `memcpy` | `memcpy` |
 
+#[cfg(target_arch = "x86_64")]
 use crate::fetch::{BEHIND, LINE, later, told_of_lines};
+#[cfg(any(target_arch = "x86_64", test))]
 use crate::frames::PAGE;
 
 /// Bytes of a register that a copy behind its lines goes through.
@@ -24,17 +26,22 @@ pub(crate) fn copy(from: &[u8], into: &mut [u8], near: bool) {
     if let (Ok(page), Ok(into)) =
         (<&[u8; PAGE]>::try_from(from), <&mut [u8; PAGE]>::try_from(&mut *into))
     {
-        if has_wide() && !told_of_lines() {
-            // SAFETY: the CPU has the registers.
-            unsafe { copy_wide(page, into, near) };
-            return;
-        }
-        if !near && told_of_lines() && std::is_x86_feature_detected!("avx2") {
-            // SAFETY: the CPU has what it is compiled for.
-            unsafe { copy_behind(page, into) };
-            return;
+        match told_of_lines() {
+            true if !near && std::is_x86_feature_detected!("avx2") => {
+                // SAFETY: the CPU has what it is compiled for.
+                unsafe { copy_behind(page, into) };
+                return;
+            }
+            false if has_wide() => {
+                // SAFETY: the CPU has the registers.
+                unsafe { copy_wide(page, into, near) };
+                return;
+            }
+            _ => {}
         }
     }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = near;
     into.copy_from_slice(from);
 }
 
@@ -157,26 +164,38 @@ mod tests {
             vec![|from, into| copy(from, into, false), |from, into| copy(from, into, true)];
         #[cfg(target_arch = "x86_64")]
         if !cfg!(miri) && std::is_x86_feature_detected!("avx2") {
-            ways.push(|from, into| match (from.try_into(), (&mut *into).try_into()) {
-                // SAFETY: the CPU has what it is compiled for.
-                (Ok(from), Ok(into)) => unsafe { copy_behind(from, into) },
-                _ => into.copy_from_slice(from),
+            ways.push(|from, into| {
+                pages(from, into, |from, into| {
+                    // SAFETY: the CPU has what it is compiled for.
+                    unsafe { copy_behind(from, into) };
+                });
             });
         }
         #[cfg(target_arch = "x86_64")]
         if has_wide() {
-            ways.push(|from, into| match (from.try_into(), (&mut *into).try_into()) {
-                // SAFETY: the CPU has the registers.
-                (Ok(from), Ok(into)) => unsafe { copy_wide(from, into, false) },
-                _ => into.copy_from_slice(from),
+            ways.push(|from, into| {
+                pages(from, into, |from, into| {
+                    // SAFETY: the CPU has the registers.
+                    unsafe { copy_wide(from, into, false) };
+                });
             });
-            ways.push(|from, into| match (from.try_into(), (&mut *into).try_into()) {
-                // SAFETY: the CPU has the registers.
-                (Ok(from), Ok(into)) => unsafe { copy_wide(from, into, true) },
-                _ => into.copy_from_slice(from),
+            ways.push(|from, into| {
+                pages(from, into, |from, into| {
+                    // SAFETY: the CPU has the registers.
+                    unsafe { copy_wide(from, into, true) };
+                });
             });
         }
         ways
+    }
+
+    /// Copies by `way` what is a whole page.
+    #[cfg(target_arch = "x86_64")]
+    fn pages(from: &[u8], into: &mut [u8], way: impl Fn(&[u8; PAGE], &mut [u8; PAGE])) {
+        match (from.try_into(), (&mut *into).try_into()) {
+            (Ok(from), Ok(into)) => way(from, into),
+            _ => into.copy_from_slice(from),
+        }
     }
 
     #[test]

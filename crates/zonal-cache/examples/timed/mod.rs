@@ -34,25 +34,22 @@ pub(crate) fn time(looks: &[&dyn Look], among: u64) -> f64 {
     let one = |number: usize, look: &dyn Look| {
         let mut buffer = vec![0; PAGE];
         let mut state = 0x9E37_79B9_7F4A_7C15_u64 + number as u64;
-        let (mut count, used);
-        count = 0_u64;
-        let mut looks = |count: &mut u64| {
-            for _ in 0..256 {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let index = (state >> 33) % among;
-                assert_eq!(look.look(index, &mut buffer), index as u8);
-            }
-            *count += 256;
-        };
         together.wait();
-        let start = Instant::now();
-        while start.elapsed() < BEFORE {
-            looks(&mut count);
-        }
-        (count, used) = (0, cpu_time());
-        while start.elapsed() < BEFORE + SLICE {
-            looks(&mut count);
-        }
+        let mut look_for = |time: Duration| {
+            let (start, mut count) = (Instant::now(), 0_u64);
+            while start.elapsed() < time {
+                for _ in 0..256 {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let index = (state >> 33) % among;
+                    assert_eq!(look.look(index, &mut buffer), index as u8);
+                }
+                count += 256;
+            }
+            count
+        };
+        look_for(BEFORE);
+        let used = cpu_time();
+        let count = look_for(SLICE);
         (cpu_time() - used) as f64 / count as f64
     };
     thread::scope(|scope| {
